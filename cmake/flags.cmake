@@ -1,0 +1,33 @@
+# How every file is compiled, whatever target it belongs to.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON) # every folder also goes into libtreadle.so
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON) # for clang-tidy and editors
+
+# A switch over operations has no default: the compiler names the file that forgot one.
+add_compile_options(-Wall -Wextra -Werror=switch)
+if(TREADLE_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# Results are the same bits whatever the compiler: a * b + c is never fused behind our back (GCC would, Clang would not),
+# and there is no -ffast-math. Not setting errno changes no result, and lets sqrt be one instruction.
+add_compile_options(-ffp-contract=off -fno-math-errno)
+
+if(TREADLE_SANITIZE)
+  set(sanitize -fsanitize=${TREADLE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options(${sanitize})
+  add_link_options(${sanitize})
+  if(TREADLE_SANITIZE STREQUAL "thread")
+    add_compile_options(-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/tsan-ignore.txt)
+  endif()
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()

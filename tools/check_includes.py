@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Checks who includes whom.
+
+  - a file in src/X includes "Y/..." only if Y is X or stands above X in src/folders.txt
+  - src/reference defines what is right, so it leans on nothing that it judges: only on ir and base
+  - LLVM is known only to emit/llvm and jit
+  - a public header includes only "treadle/..." and the standard library; treadle/dlpack.h also <dlpack/dlpack.h>
+
+Tests are free. Prints each offence as file:line: message and exits with 1 if there is one.
+"""
+
+import pathlib
+import re
+import sys
+import tempfile
+
+INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SUFFIXES = {".h", ".cpp", ".def"}
+REFERENCE_MAY_INCLUDE = {"base", "ir", "reference"}
+LLVM_MAY_BE_INCLUDED_BY = {"emit/llvm", "jit"}
+
+
+def read_folders(root):
+    lines = (root / "src/folders.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def folder_of(path, folders):
+    """The folder a path lies in: emit/llvm for emit/llvm/tile.h; None if it lies in none."""
+    return next((folder for folder in folders if path.startswith(folder + "/")), None)
+
+
+def fault_in_src(here, path, quoted, folders):
+    """What is wrong with including path from the folder here, or None."""
+    if path.startswith("treadle/"):
+        return None
+    if path.startswith(("llvm/", "llvm-c/")):
+        return None if here in LLVM_MAY_BE_INCLUDED_BY else f"{here} may not include LLVM, only emit/llvm and jit may"
+    there = folder_of(path, folders)
+    if there is None:
+        # Angle brackets are other people's headers; quotes without a folder could hide any direction.
+        return f'"{path}" does not begin with a folder of src/folders.txt' if quoted else None
+    if here == "reference" and there not in REFERENCE_MAY_INCLUDE:
+        return f"reference may include only ir and base, not {there}"
+    if folders.index(there) > folders.index(here):
+        return f"{here} may not include {there}, which comes after it in src/folders.txt"
+    return None
+
+
+def fault_in_public(name, path, quoted):
+    if path.startswith("treadle/") or (name, path) == ("dlpack.h", "dlpack/dlpack.h"):
+        return None
+    # Standard headers have neither a folder nor an ending.
+    if quoted or "/" in path or "." in path:
+        return f'a public header includes only "treadle/..." and the standard library, not {path}'
+    return None
+
+
+def offences(root):
+    """Yields "file:line: message"."""
+    folders = read_folders(root)
+    for top in ("include/treadle", "src"):
+        for file in sorted((root / top).rglob("*")):
+            if file.suffix not in SUFFIXES:
+                continue
+            name = file.relative_to(root / top).as_posix()
+            here = folder_of(name, folders)
+            if top == "src" and here is None:
+                yield f"{top}/{name}:1: lies in no folder of src/folders.txt"
+                continue
+            for number, line in enumerate(file.read_text().splitlines(), 1):
+                found = INCLUDE.match(line)
+                if not found:
+                    continue
+                quoted, path = found[1] == '"', found[2]
+                fault = fault_in_src(here, path, quoted, folders) if top == "src" else fault_in_public(name, path, quoted)
+                if fault:
+                    yield f"{top}/{name}:{number}: {fault}"
+
+
+def self_test(root):
+    """Puts one include after the other into an otherwise empty tree and looks at what is said about it."""
+    good = [
+        ("src/ir/a.h", '#include "base/b.h"'),
+        ("src/ir/a.cpp", '#include "ir/a.h"'),
+        ("src/ir/a.cpp", '#include "treadle/view.h"'),
+        ("src/ir/a.cpp", "#include <vector>"),
+        ("src/base/a.cpp", "#include <fmt/format.h>"),
+        ("src/jit/a.cpp", '#include "emit/llvm/tile.h"'),
+        ("src/jit/a.cpp", "#include <llvm/IR/Module.h>"),
+        ("src/emit/llvm/a.h", "#include <llvm/IR/Module.h>"),
+        ("src/reference/a.cpp", '#include "ir/graph.h"'),
+        ("src/cli/a.cpp", '#include "reference/dense.h"'),
+        ("include/treadle/a.h", '#include "treadle/view.h"'),
+        ("include/treadle/a.h", "#include <vector>"),
+        ("include/treadle/dlpack.h", "#include <dlpack/dlpack.h>"),
+    ]
+    bad = [
+        ("src/base/a.h", '#include "ir/graph.h"'),
+        ("src/base/a.h", "#include <ir/graph.h>"),
+        ("src/ir/a.cpp", ' #  include "passes/derive.h"'),
+        ("src/plan/a.cpp", '#include "emit/llvm/tile.h"'),
+        ("src/ir/a.cpp", '#include "graph.h"'),
+        ("src/ir/a.cpp", '#include "../passes/derive.h"'),
+        ("src/reference/a.cpp", '#include "passes/derive.h"'),
+        ("src/run/a.cpp", "#include <llvm/IR/Module.h>"),
+        ("src/api/a.cpp", '#include "llvm-c/Core.h"'),
+        ("src/stray/a.cpp", ""),
+        ("include/treadle/a.h", '#include "ir/graph.h"'),
+        ("include/treadle/a.h", "#include <fmt/format.h>"),
+        ("include/treadle/a.h", "#include <dlpack/dlpack.h>"),
+    ]
+    for file, line in good + bad:
+        with tempfile.TemporaryDirectory() as scratch:
+            tree = pathlib.Path(scratch)
+            (tree / file).parent.mkdir(parents=True)
+            (tree / file).write_text("\n" + line + "\n")
+            (tree / "src").mkdir(exist_ok=True)
+            (tree / "src/folders.txt").write_text((root / "src/folders.txt").read_text())
+            said = list(offences(tree))
+        if bool(said) != ((file, line) in bad):
+            sys.exit(f"self-test: {file}: {line}: said {said}")
+    print(f"self-test: {len(good)} good includes pass, {len(bad)} bad ones are found")
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    if sys.argv[1:] == ["--self-test"]:
+        return self_test(root)
+    said = list(offences(root))
+    print(*said, sep="\n", end="\n" if said else "")
+    sys.exit(1 if said else 0)
+
+
+main()
