@@ -1,0 +1,77 @@
+// Enters: the environment variable, and what a stage wants to show. Leaves: text on stderr.
+#include "base/dump.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+
+namespace treadle::base {
+namespace {
+
+constexpr std::array all_dumps{Dump::graph, Dump::layout,   Dump::plan,
+                               Dump::ir,    Dump::assembly, Dump::time};
+
+std::string_view name_of(Dump what) {
+  switch (what) {
+    case Dump::graph:
+      return "graph";
+    case Dump::layout:
+      return "layout";
+    case Dump::plan:
+      return "plan";
+    case Dump::ir:
+      return "ir";
+    case Dump::assembly:
+      return "asm";
+    case Dump::time:
+      return "time";
+  }
+  internal_error("dump: no stage has the number {}", static_cast<int>(what));
+}
+
+void check_name(std::string_view name) {
+  if (std::ranges::count(all_dumps, name, name_of) > 0) return;
+  std::array<std::string_view, all_dumps.size()> known;
+  std::ranges::transform(all_dumps, known.begin(), name_of);
+  fail("TREADLE_DUMP: unknown name '{}'; known are {}", name, fmt::join(known, ", "));
+}
+
+// Cuts the text up to the next comma off and returns it without the spaces around it.
+std::string_view next_name(std::string_view& list) {
+  const auto comma = std::min(list.find(','), list.size());
+  std::string_view name = list.substr(0, comma);
+  list.remove_prefix(std::min(comma + 1, list.size()));
+  name.remove_prefix(std::min(name.find_first_not_of(' '), name.size()));
+  return name.substr(0, name.find_last_not_of(' ') + 1);
+}
+
+}  // namespace
+
+bool dump_wanted(Dump what) {
+  const char* value = std::getenv("TREADLE_DUMP");
+  std::string_view list = value == nullptr ? "" : value;
+  bool wanted = false;
+  while (!list.empty()) {  // to the end, so that a wrong name is found whoever asks
+    const std::string_view name = next_name(list);
+    if (name.empty()) continue;
+    check_name(name);
+    wanted = wanted || name == name_of(what);
+  }
+  return wanted;
+}
+
+void dump(Dump what, std::string_view title, std::string_view text) {
+  const bool ends = !text.empty() && text.back() == '\n';
+  const std::string piece =
+      fmt::format("== {}: {}\n{}{}", name_of(what), title, text, ends ? "" : "\n");
+  std::fwrite(piece.data(), 1, piece.size(), stderr);
+}
+
+}  // namespace treadle::base

@@ -1,0 +1,50 @@
+#include "treadle/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "base/element.h"
+#include "base/error.h"
+
+namespace treadle {
+namespace {
+
+TEST(DType, EveryTypeOnceInTheList) {
+  std::set<std::string> names;
+  int number = 0;
+  for (const DType type : base::all_dtypes) {
+    EXPECT_EQ(static_cast<int>(type), number++);
+    EXPECT_TRUE(names.emplace(name_of(type)).second) << name_of(type);
+  }
+  EXPECT_THROW((void)name_of(static_cast<DType>(number)), base::InternalError);
+}
+
+TEST(DType, SizesNamesAndKinds) {
+  EXPECT_EQ(size_of(DType::f64), 8U);
+  EXPECT_EQ(size_of(DType::bf16), 2U);
+  EXPECT_EQ(size_of(DType::boolean), 1U);
+  EXPECT_EQ(name_of(DType::f32), "f32");
+  EXPECT_EQ(name_of(DType::boolean), "bool");
+  EXPECT_TRUE(is_float(DType::f16));
+  EXPECT_FALSE(is_float(DType::i8));
+  EXPECT_TRUE(is_integer(DType::u8));
+  EXPECT_FALSE(is_integer(DType::boolean));
+  EXPECT_FALSE(is_integer(DType::f64));
+}
+
+TEST(DType, CppTypesAndBack) {
+  static_assert(dtype_of<double> == DType::f64);
+  static_assert(dtype_of<long> == DType::i64);
+  static_assert(dtype_of<long long> == DType::i64);
+  for (const DType type : base::all_dtypes) {
+    base::visit_dtype(type, [&](auto tag) {
+      EXPECT_EQ(dtype_of<typename decltype(tag)::type>, type);
+      EXPECT_EQ(sizeof(typename decltype(tag)::type), size_of(type));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace treadle
