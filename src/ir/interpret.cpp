@@ -1,0 +1,376 @@
+// The definition of every operation. In: a graph, memory for its slots, points; out: a column of values per output.
+// Read evaluate() first: one line per operation.
+#include "ir/interpret.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/element.h"
+#include "base/error.h"
+#include "ir/meaning.h"
+
+namespace treadle::ir {
+namespace {
+
+// out[i] = f(a[i], b[i], ...). Floats enter f as double and are rounded once when they leave it.
+template <class Out, class F, class... Columns>
+void map(std::vector<Out>& out, std::int64_t count, F f, const Columns&... columns) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    out[i] = static_cast<Out>(f(columns[i]...));
+  }
+}
+
+template <class T>
+void spread(std::vector<T>& out, std::span<const T> values, std::int64_t count, Input input) {
+  const auto n = static_cast<std::size_t>(count);
+  if (values.size() == 1) {
+    std::fill_n(out.begin(), n, values[0]);
+  } else if (values.size() >= n) {
+    std::copy_n(values.begin(), n, out.begin());
+  } else {
+    base::internal_error("interpret: {} points, {} values of {}", count, values.size(), name_of(input));
+  }
+}
+
+}  // namespace
+
+void check_binding(const Slot& slot, const ConstView& view) {
+  if (view.dtype() != slot.dtype) {
+    base::fail("capture \"{}\" was compiled as {}, the call binds {}", slot.name, treadle::name_of(slot.dtype),
+               treadle::name_of(view.dtype()));
+  }
+  if (view.rank() != slot.rank) {
+    base::fail("capture \"{}\" was compiled with rank {}, the call binds shape {}", slot.name, slot.rank,
+               to_string(view.shape()));
+  }
+}
+
+std::vector<bool> may_be_poison(const Graph& graph) {
+  std::vector<bool> result(static_cast<std::size_t>(graph.size()));
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const Node& node = graph[id];
+    const bool divides = node.op == Op::floor_div || node.op == Op::mod;
+    result[static_cast<std::size_t>(id)] =
+        (node.op == Op::load && !node.operands.empty()) ||
+        (divides && graph[node.operands[1]].op != Op::constant) ||
+        std::ranges::any_of(node.operands, [&](NodeId o) { return result[static_cast<std::size_t>(o)]; });
+  }
+  return result;
+}
+
+template <class F>
+Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
+    : graph_(graph), bindings_(std::move(bindings)), columns_(static_cast<std::size_t>(graph.size())) {
+  if (bindings_.size() != graph_.slots().size()) {
+    base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(), bindings_.size());
+  }
+  for (std::size_t i = 0; i < bindings_.size(); ++i) check_binding(graph_.slots()[i], bindings_[i]);
+  const std::vector<bool> poisonable = may_be_poison(graph_);
+  for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].may_be_poison = poisonable[i];
+}
+
+template <class F>
+void Interpreter<F>::operator()(const Points<F>& points, std::int64_t count) {
+  for (NodeId id = 0; id < graph_.size(); ++id) {
+    Column& out = columns_[static_cast<std::size_t>(id)];
+    const auto n = static_cast<std::size_t>(count);
+    switch (graph_[id].type) {
+      case Type::real: out.real.resize(n); break;
+      case Type::integer: out.integer.resize(n); break;
+      case Type::boolean: out.boolean.resize(n); break;
+    }
+    evaluate(id, points, count);
+    if (out.may_be_poison) evaluate_poison(id, count);
+  }
+}
+
+template <class F>
+void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t count) {
+  using meaning::raw;
+  using meaning::wrap;
+  using Int = std::int64_t;
+  const Node& node = graph_[id];
+  Column& out = columns_[static_cast<std::size_t>(id)];
+
+  // f over operands that are all float, all integer or all bool; `real` also rounds to F.
+  const auto real1 = [&](double (*f)(double)) { map(out.real, count, f, operand(id, 0).real); };
+  const auto real2 = [&](double (*f)(double, double)) {
+    map(out.real, count, f, operand(id, 0).real, operand(id, 1).real);
+  };
+  const auto int1 = [&](Int (*f)(Int)) { map(out.integer, count, f, operand(id, 0).integer); };
+  const auto int2 = [&](Int (*f)(Int, Int)) {
+    map(out.integer, count, f, operand(id, 0).integer, operand(id, 1).integer);
+  };
+  const auto compare = [&](auto f) {
+    if (graph_[node.operands[0]].type == Type::real) {
+      map(out.boolean, count, f, operand(id, 0).real, operand(id, 1).real);
+    } else {
+      map(out.boolean, count, f, operand(id, 0).integer, operand(id, 1).integer);
+    }
+  };
+  const auto logical = [&](auto f) { map(out.boolean, count, f, operand(id, 0).boolean, operand(id, 1).boolean); };
+  const bool is_real = node.type == Type::real;
+
+  switch (node.op) {
+    case Op::input:
+      switch (node.input) {
+        case Input::score: return spread(out.real, points.score, count, node.input);
+        case Input::grad: return spread(out.real, points.grad, count, node.input);
+        case Input::b: return spread(out.integer, points.b, count, node.input);
+        case Input::h: return spread(out.integer, points.h, count, node.input);
+        case Input::q: return spread(out.integer, points.q, count, node.input);
+        case Input::kv: return spread(out.integer, points.kv, count, node.input);
+      }
+      return;
+    case Op::constant:
+      switch (node.type) {
+        case Type::real: out.real.assign(out.real.size(), static_cast<F>(node.real())); return;
+        case Type::integer: out.integer.assign(out.integer.size(), node.integer()); return;
+        case Type::boolean: out.boolean.assign(out.boolean.size(), node.boolean()); return;
+      }
+      return;
+    case Op::load: return evaluate_load(id, count);
+
+    case Op::add:
+      return is_real ? real2([](double a, double b) { return a + b; })
+                     : int2([](Int a, Int b) { return wrap(raw(a) + raw(b)); });
+    case Op::sub:
+      return is_real ? real2([](double a, double b) { return a - b; })
+                     : int2([](Int a, Int b) { return wrap(raw(a) - raw(b)); });
+    case Op::mul:
+      return is_real ? real2([](double a, double b) { return a * b; })
+                     : int2([](Int a, Int b) { return wrap(raw(a) * raw(b)); });
+    case Op::neg:
+      return is_real ? real1([](double a) { return -a; }) : int1([](Int a) { return wrap(0 - raw(a)); });
+    case Op::abs:
+      return is_real ? real1([](double a) { return std::fabs(a); })
+                     : int1([](Int a) { return a < 0 ? wrap(0 - raw(a)) : a; });
+    case Op::sign:
+      return is_real ? real1([](double a) { return meaning::sign(a); })
+                     : int1([](Int a) { return meaning::sign(a); });
+    case Op::min:
+      return is_real ? real2(meaning::min) : int2([](Int a, Int b) { return std::min(a, b); });
+    case Op::max:
+      return is_real ? real2(meaning::max) : int2([](Int a, Int b) { return std::max(a, b); });
+    case Op::clamp:
+      if (is_real) {
+        return map(
+            out.real, count, [](double a, double lo, double hi) { return meaning::min(meaning::max(a, lo), hi); },
+            operand(id, 0).real, operand(id, 1).real, operand(id, 2).real);
+      }
+      return map(
+          out.integer, count, [](Int a, Int lo, Int hi) { return std::min(std::max(a, lo), hi); },
+          operand(id, 0).integer, operand(id, 1).integer, operand(id, 2).integer);
+
+    case Op::div: return real2([](double a, double b) { return a / b; });
+    case Op::pow: return real2([](double a, double b) { return std::pow(a, b); });
+    case Op::sqrt: return real1([](double a) { return std::sqrt(a); });
+    case Op::rsqrt: return real1([](double a) { return 1.0 / std::sqrt(a); });
+    case Op::exp: return real1([](double a) { return std::exp(a); });
+    case Op::exp2: return real1([](double a) { return std::exp2(a); });
+    case Op::expm1: return real1([](double a) { return std::expm1(a); });
+    case Op::log: return real1([](double a) { return std::log(a); });
+    case Op::log2: return real1([](double a) { return std::log2(a); });
+    case Op::log1p: return real1([](double a) { return std::log1p(a); });
+    case Op::sin: return real1([](double a) { return std::sin(a); });
+    case Op::cos: return real1([](double a) { return std::cos(a); });
+    case Op::tan: return real1([](double a) { return std::tan(a); });
+    case Op::asin: return real1([](double a) { return std::asin(a); });
+    case Op::acos: return real1([](double a) { return std::acos(a); });
+    case Op::atan: return real1([](double a) { return std::atan(a); });
+    case Op::atan2: return real2([](double a, double b) { return std::atan2(a, b); });
+    case Op::sinh: return real1([](double a) { return std::sinh(a); });
+    case Op::cosh: return real1([](double a) { return std::cosh(a); });
+    case Op::tanh: return real1([](double a) { return std::tanh(a); });
+    case Op::sigmoid: return real1(meaning::sigmoid);
+    case Op::erf: return real1([](double a) { return std::erf(a); });
+
+    case Op::floor: return real1([](double a) { return std::floor(a); });
+    case Op::ceil: return real1([](double a) { return std::ceil(a); });
+    case Op::round: return real1([](double a) { return std::nearbyint(a); });  // half to even
+    case Op::trunc: return real1([](double a) { return std::trunc(a); });
+
+    case Op::floor_div: return int2(meaning::floor_div);
+    case Op::mod: return int2(meaning::mod);
+    case Op::bit_and: return int2([](Int a, Int b) { return a & b; });
+    case Op::bit_or: return int2([](Int a, Int b) { return a | b; });
+    case Op::bit_xor: return int2([](Int a, Int b) { return a ^ b; });
+    case Op::bit_not: return int1([](Int a) { return ~a; });
+    case Op::shift_left: return int2(meaning::shift_left);
+    case Op::shift_right: return int2(meaning::shift_right);
+
+    case Op::eq: return compare([](auto a, auto b) { return a == b; });
+    case Op::ne: return compare([](auto a, auto b) { return a != b; });
+    case Op::lt: return compare([](auto a, auto b) { return a < b; });
+    case Op::le: return compare([](auto a, auto b) { return a <= b; });
+    case Op::gt: return compare([](auto a, auto b) { return a > b; });
+    case Op::ge: return compare([](auto a, auto b) { return a >= b; });
+
+    case Op::logical_and: return logical([](auto a, auto b) { return a & b; });
+    case Op::logical_or: return logical([](auto a, auto b) { return a | b; });
+    case Op::logical_xor: return logical([](auto a, auto b) { return a ^ b; });
+    case Op::logical_not:
+      return map(out.boolean, count, [](std::uint8_t a) { return a ^ 1; }, operand(id, 0).boolean);
+    case Op::isnan:
+      return map(out.boolean, count, [](F a) { return std::isnan(a); }, operand(id, 0).real);
+    case Op::isinf:
+      return map(out.boolean, count, [](F a) { return std::isinf(a); }, operand(id, 0).real);
+
+    case Op::where: {
+      const auto choose = [](std::uint8_t c, auto a, auto b) { return c ? a : b; };
+      const auto& c = operand(id, 0).boolean;
+      switch (node.type) {
+        case Type::real: return map(out.real, count, choose, c, operand(id, 1).real, operand(id, 2).real);
+        case Type::integer:
+          return map(out.integer, count, choose, c, operand(id, 1).integer, operand(id, 2).integer);
+        case Type::boolean:
+          return map(out.boolean, count, choose, c, operand(id, 1).boolean, operand(id, 2).boolean);
+      }
+      return;
+    }
+    case Op::to_float:
+      if (graph_[node.operands[0]].type == Type::integer) {
+        return map(out.real, count, [](Int a) { return static_cast<F>(a); }, operand(id, 0).integer);
+      }
+      return map(out.real, count, [](std::uint8_t a) { return static_cast<F>(a); }, operand(id, 0).boolean);
+    case Op::to_int:
+      if (graph_[node.operands[0]].type == Type::real) {
+        return map(out.integer, count, meaning::to_int, operand(id, 0).real);
+      }
+      return map(out.integer, count, [](std::uint8_t a) { return Int{a}; }, operand(id, 0).boolean);
+    case Op::to_bool:
+      if (graph_[node.operands[0]].type == Type::real) {
+        return map(out.boolean, count, [](F a) { return a != 0; }, operand(id, 0).real);  // NaN is true
+      }
+      return map(out.boolean, count, [](Int a) { return a != 0; }, operand(id, 0).integer);
+  }
+}
+
+template <class F>
+void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
+  const Node& node = graph_[id];
+  const ConstView& view = bindings_[static_cast<std::size_t>(node.slot)];
+  Column& out = columns_[static_cast<std::size_t>(id)];
+
+  if (out.may_be_poison) out.poison.assign(static_cast<std::size_t>(count), 0);
+  base::visit_dtype(view.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    auto& column = [&]() -> auto& {
+      if constexpr (base::is_float_element<T>) {
+        return out.real;
+      } else if constexpr (std::same_as<T, bool>) {
+        return out.boolean;
+      } else {
+        return out.integer;
+      }
+    }();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      std::int64_t offset = 0;
+      bool inside = true;
+      for (int axis = 0; axis < view.rank(); ++axis) {
+        const std::int64_t index = operand(id, axis).integer[i];
+        inside = inside && index >= 0 && index < view.size(axis);
+        offset += inside ? index * view.stride(axis) : 0;
+      }
+      using Value = std::remove_reference_t<decltype(column[i])>;
+      column[i] = inside ? static_cast<Value>(base::load_as<T>(view.data(), offset)) : Value{0};
+      if (!inside) out.poison[i] = 1;
+    }
+  });
+}
+
+template <class F>
+void Interpreter<F>::evaluate_poison(NodeId id, std::int64_t count) {
+  const Node& node = graph_[id];
+  Column& out = columns_[static_cast<std::size_t>(id)];
+  const auto n = static_cast<std::size_t>(count);
+  const auto poisoned = [](const Column& column, std::size_t i) {
+    return column.may_be_poison && column.poison[i] != 0;
+  };
+  if (node.op != Op::load) out.poison.assign(n, 0);  // a load has already marked the reads outside its buffer
+
+  if (node.op == Op::where) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const Column& chosen = operand(id, operand(id, 0).boolean[i] ? 1 : 2);
+      out.poison[i] = poisoned(operand(id, 0), i) || poisoned(chosen, i);
+    }
+    return;
+  }
+  if (node.op == Op::logical_and || node.op == Op::logical_or) {
+    // A sound operand that decides alone makes the other one irrelevant.
+    const std::uint8_t deciding = node.op == Op::logical_or;
+    const Column& a = operand(id, 0);
+    const Column& b = operand(id, 1);
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool a_decides = !poisoned(a, i) && a.boolean[i] == deciding;
+      const bool b_decides = !poisoned(b, i) && b.boolean[i] == deciding;
+      out.poison[i] = (poisoned(a, i) || poisoned(b, i)) && !a_decides && !b_decides;
+      if (a_decides || b_decides) out.boolean[i] = deciding;
+    }
+    return;
+  }
+  for (int o = 0; o < static_cast<int>(node.operands.size()); ++o) {
+    for (std::size_t i = 0; i < n; ++i) out.poison[i] |= poisoned(operand(id, o), i);
+  }
+  if (node.op == Op::floor_div || node.op == Op::mod) {
+    for (std::size_t i = 0; i < n; ++i) out.poison[i] |= operand(id, 1).integer[i] == 0;
+  }
+}
+
+template <class F>
+std::span<const F> Interpreter<F>::reals(int output) const {
+  return column(graph_.outputs()[static_cast<std::size_t>(output)]).real;
+}
+
+template <class F>
+std::span<const std::int64_t> Interpreter<F>::integers(int output) const {
+  return column(graph_.outputs()[static_cast<std::size_t>(output)]).integer;
+}
+
+template <class F>
+std::span<const std::uint8_t> Interpreter<F>::booleans(int output) const {
+  return column(graph_.outputs()[static_cast<std::size_t>(output)]).boolean;
+}
+
+template <class F>
+std::span<const std::uint8_t> Interpreter<F>::poison(int output) const {
+  return column(graph_.outputs()[static_cast<std::size_t>(output)]).poison;
+}
+
+template <class F>
+std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const {
+  const auto i = static_cast<std::size_t>(point);
+  const auto poisoned = [&](NodeId id) { return column(id).may_be_poison && column(id).poison[i] != 0; };
+  NodeId id = graph_.outputs()[static_cast<std::size_t>(output)];
+  if (!poisoned(id)) base::internal_error("poison_reason: output {} is sound at point {}", output, point);
+  // Follow the poison to where it entered.
+  while (true) {
+    const Node& node = graph_[id];
+    NodeId next = -1;
+    if (node.op == Op::where && !poisoned(node.operands[0])) {
+      next = node.operands[operand(id, 0).boolean[i] ? 1 : 2];
+    } else {
+      const auto guilty = std::ranges::find_if(node.operands, poisoned);
+      if (guilty != node.operands.end()) next = *guilty;
+    }
+    if (next < 0) break;
+    id = next;
+  }
+  const Node& node = graph_[id];
+  if (node.op != Op::load) return fmt::format("{}: the divisor is 0", info(node.op).text);
+  const ConstView& view = bindings_[static_cast<std::size_t>(node.slot)];
+  const std::string& name = graph_.slots()[static_cast<std::size_t>(node.slot)].name;
+  for (int axis = 0; axis < view.rank(); ++axis) {
+    const std::int64_t index = operand(id, axis).integer[i];
+    if (index < 0 || index >= view.size(axis)) {
+      return fmt::format("{}: index {} along dimension {} is outside its length {}", name, index, axis,
+                         view.size(axis));
+    }
+  }
+  base::internal_error("poison_reason: {} was read inside its bounds", name);
+}
+
+template class Interpreter<float>;
+template class Interpreter<double>;
+
+}  // namespace treadle::ir

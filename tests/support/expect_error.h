@@ -1,0 +1,25 @@
+// The complete message of a treadle::Error.
+//
+//   expect_error([&] { compile(options); }, "compile: the scale is inf; it must be finite");
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "treadle/error.h"
+
+namespace treadle::test {
+
+template <class F>
+void expect_error(F&& f, const std::string& message) {
+  try {
+    f();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), message);
+    return;
+  }
+  ADD_FAILURE() << "no error; expected: " << message;
+}
+
+}  // namespace treadle::test
