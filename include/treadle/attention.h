@@ -1,0 +1,152 @@
+// Attention with your own score and mask.
+//
+//   Options options;
+//   options.mask = [](Index, Index, Index q, Index kv) { return q >= kv; };
+//   Tensor out = attention({q, k, v}, options).out;          // in one call
+//
+//   Attention causal = compile(options);                     // or compiled once,
+//   Forward y = causal.forward({q, k, v});                   // called often,
+//   Backward g = causal.backward({q, k, v}, {y.out, y.lse}, dout);    // and trained
+//
+//   S = mask ? score_mod(scale * <q, k>) : -inf       out = softmax(S) v       lse = ln sum exp S
+//
+// q is [batch, heads, queries, dim], k [batch, key heads, keys, dim], v [batch, key heads, keys, value dim]; heads is a
+// multiple of key heads, and the batch of k and v may be 1. Types are f64, f32, bf16 or f16, one for each of the three.
+// Sums are kept in f32 (f64 if any input is). A query that sees nothing gives zeros and lse = -inf.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "treadle/api.h"
+#include "treadle/capture.h"
+#include "treadle/executor.h"
+#include "treadle/mod.h"
+#include "treadle/tensor.h"
+#include "treadle/view.h"
+
+namespace treadle {
+
+enum class Backend : std::uint8_t {
+  reference,  // dense, slow, exact: the definition
+};
+
+struct Options {
+  ScoreMod score_mod;                  // leaves scores as they are
+  MaskMod mask;                        // everything sees everything
+  std::optional<double> scale;         // 1 / sqrt(dim)
+  bool lse = false, max = false;       // outputs wanted besides out; backward needs lse
+  std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
+  Backend backend = Backend::reference;
+};
+
+struct Inputs {
+  ConstView q, k, v;
+};
+
+// What may differ from call to call without compiling anew.
+struct Call {
+  std::vector<Capture> captures;       // bound instead of those that were given when compiled, by name
+  std::shared_ptr<Executor> executor;  // oneTBB on all cores
+};
+
+struct Forward {
+  Tensor out;       // [batch, heads, queries, value dim], of q's type
+  Tensor lse, max;  // [batch, heads, queries], f32 or f64; empty unless asked for
+};
+
+// Memory of the caller's for the results. Strides are free, but no two elements may share memory.
+struct ForwardViews {
+  View out;
+  std::optional<View> lse, max;
+};
+
+// What backward needs of the forward pass.
+struct Saved {
+  ConstView out, lse;
+};
+
+struct CaptureGradient {
+  std::string name;
+  Tensor gradient;  // the type and shape of the capture
+};
+
+struct Backward {
+  Tensor dq, dk, dv;
+  std::vector<CaptureGradient> captures;  // in the order of Options::gradients
+
+  // By name; throws treadle::Error for one that was not asked for.
+  [[nodiscard]] TREADLE_API const Tensor& of(std::string_view name) const;
+};
+
+struct CaptureView {
+  std::string name;
+  View gradient;
+};
+
+struct BackwardViews {
+  View dq, dk, dv;
+  std::vector<CaptureView> captures;  // one for each of Options::gradients, in any order
+};
+
+// A tensor without its data.
+struct TensorSpec {
+  DType dtype = DType::f32;
+  Dims shape;
+  Dims strides;  // in what Shapes gives: those of the tensors that forward and backward allocate
+
+  TensorSpec() = default;
+  TensorSpec(DType type, Dims dims) : dtype(type), shape(std::move(dims)), strides(contiguous_strides(shape)) {}
+};
+
+// Everything about the results of a call that does not depend on data.
+struct Shapes {
+  TensorSpec out, lse, max, dq, dk, dv;
+  std::int64_t forward_scratch = 0;   // bytes of working memory a thread needs at most
+  std::int64_t backward_scratch = 0;
+};
+
+// A capture as the compiled function knows it.
+struct CaptureInfo {
+  std::string name;
+  DType dtype = DType::f32;
+  int rank = 0;
+  bool gradient = false;
+};
+
+// A compiled attention function. Copies share it; all calls are const and may run at the same time.
+class TREADLE_API Attention {
+ public:
+  [[nodiscard]] Forward forward(const Inputs& inputs, const Call& call = {}) const;
+  void forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call = {}) const;
+
+  [[nodiscard]] Backward backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                                  const std::optional<ConstView>& dlse = std::nullopt, const Call& call = {}) const;
+  void backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                     const std::optional<ConstView>& dlse = std::nullopt, const Call& call = {}) const;
+
+  // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches no data.
+  [[nodiscard]] Shapes shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const;
+
+  [[nodiscard]] std::vector<CaptureInfo> captures() const;
+
+  // The mods as text, simplified, and the derivative.
+  [[nodiscard]] std::string describe() const;
+
+  struct Compiled;  // internal
+  explicit Attention(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+
+ private:
+  std::shared_ptr<const Compiled> compiled_;
+};
+
+TREADLE_API Attention compile(const Options& options);
+
+// compile and forward in one call.
+TREADLE_API Forward attention(const Inputs& inputs, const Options& options = {}, const Call& call = {});
+
+}  // namespace treadle

@@ -1,0 +1,15 @@
+// All of Treadle. `#include <treadle/treadle.h>` is all a program needs; DLPack exchange is in treadle/dlpack.h.
+#pragma once
+
+#include "treadle/attention.h"
+#include "treadle/capture.h"
+#include "treadle/dtype.h"
+#include "treadle/error.h"
+#include "treadle/executor.h"
+#include "treadle/float16.h"
+#include "treadle/mod.h"
+#include "treadle/mods.h"
+#include "treadle/tensor.h"
+#include "treadle/trace.h"
+#include "treadle/version.h"
+#include "treadle/view.h"
