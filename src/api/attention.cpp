@@ -1,0 +1,169 @@
+// A call, end to end: check what was given, bind captures, run the backend, hand over the results. Nothing of the
+// caller's is written before everything has succeeded.
+#include "treadle/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "api/check.h"
+#include "api/compiled.h"
+#include "base/copy.h"
+#include "base/error.h"
+#include "ir/print.h"
+#include "reference/attention.h"
+
+namespace treadle {
+namespace {
+
+using api::Extents;
+
+std::vector<ConstView> memory_of(std::span<const ir::Slot> slots, const std::vector<Capture>& bound) {
+  std::vector<ConstView> memory;
+  for (const ir::Slot& slot : slots) {
+    const auto capture = std::ranges::find(bound, slot.name, &Capture::name);
+    if (capture == bound.end()) base::internal_error("no capture for slot {}", slot.name);
+    memory.push_back(capture->view());
+  }
+  return memory;
+}
+
+reference::Problem problem_of(const Attention::Compiled& compiled, const Inputs& inputs,
+                              const std::vector<Capture>& bound) {
+  return {.q = inputs.q,
+          .k = inputs.k,
+          .v = inputs.v,
+          .scale = compiled.scale.value_or(1.0 / std::sqrt(static_cast<double>(inputs.q.size(3)))),
+          .score_mod = {compiled.score_mod, memory_of(compiled.score_mod.slots(), bound)},
+          .mask = {compiled.mask, memory_of(compiled.mask.slots(), bound)}};
+}
+
+std::shared_ptr<Executor> executor_of(const Call& call) { return call.executor ? call.executor : tbb_executor(); }
+
+Shapes shapes_of(std::string_view call, const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) {
+  const Extents e = api::check_inputs(call, q, k, v);
+  const DType compute = reference::compute_type(q.dtype, k.dtype, v.dtype);
+  const TensorSpec row(compute, {e.batch, e.heads, e.queries});
+  const std::int64_t scratch = reference::scratch_bytes(compute, e.keys, e.dim, e.value_dim);
+  return {.out = {q.dtype, {e.batch, e.heads, e.queries, e.value_dim}},
+          .lse = row,
+          .max = row,
+          .dq = {q.dtype, q.shape},
+          .dk = {k.dtype, k.shape},
+          .dv = {v.dtype, v.shape},
+          .forward_scratch = scratch,
+          .backward_scratch = scratch};
+}
+
+Shapes shapes_of(std::string_view call, const Inputs& inputs) {
+  return shapes_of(call, api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v));
+}
+
+}  // namespace
+
+const Tensor& Backward::of(std::string_view name) const {
+  const auto found = std::ranges::find(captures, name, &CaptureGradient::name);
+  if (found == captures.end()) base::fail("backward: no gradient of \"{}\" was asked for", name);
+  return found->gradient;
+}
+
+Forward Attention::forward(const Inputs& inputs, const Call& call) const {
+  shapes_of("forward", inputs);  // checks them
+  const std::vector<Capture> bound = api::bind("forward", compiled_->captures, call.captures);
+  reference::Forward done =
+      reference::forward(problem_of(*compiled_, inputs, bound), *executor_of(call));
+  return {std::move(done.out), compiled_->lse ? std::move(done.lse) : Tensor(),
+          compiled_->max ? std::move(done.max) : Tensor()};
+}
+
+void Attention::forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call) const {
+  const Shapes shapes = shapes_of("forward", inputs);
+  api::check_result("forward", "out", results.out, shapes.out);
+  if (results.lse.has_value() != compiled_->lse) {
+    base::fail("forward: lse was {}asked for when compiled, {} view for it is given", compiled_->lse ? "" : "not ",
+               results.lse ? "a" : "no");
+  }
+  if (results.max.has_value() != compiled_->max) {
+    base::fail("forward: max was {}asked for when compiled, {} view for it is given", compiled_->max ? "" : "not ",
+               results.max ? "a" : "no");
+  }
+  if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
+  if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
+  const Forward done = forward(inputs, call);
+  base::copy(results.out, done.out);
+  if (results.lse) base::copy(*results.lse, done.lse);
+  if (results.max) base::copy(*results.max, done.max);
+}
+
+Backward Attention::backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                             const std::optional<ConstView>& dlse, const Call& call) const {
+  const Shapes shapes = shapes_of("backward", inputs);
+  api::check_tensor("backward", "out", saved.out, shapes.out);
+  api::check_tensor("backward", "lse", saved.lse, shapes.lse);
+  api::check_tensor("backward", "dout", dout, shapes.out);
+  if (dlse) api::check_tensor("backward", "dlse", *dlse, shapes.lse);
+  const std::vector<Capture> bound = api::bind("backward", compiled_->captures, call.captures);
+
+  reference::Derivative derivative{.joint = compiled_->joint,
+                                   .memory = memory_of(compiled_->joint.graph.slots(), bound),
+                                   .wanted = {},
+                                   .wanted_memory = {}};
+  for (const std::string& name : compiled_->gradients) derivative.wanted.push_back(*compiled_->score_mod.find_slot(name));
+  derivative.wanted_memory = memory_of(derivative.wanted, bound);
+
+  reference::Backward done = reference::backward(problem_of(*compiled_, inputs, bound),
+                                                 {.out = saved.out, .lse = saved.lse, .dout = dout, .dlse = dlse},
+                                                 derivative, *executor_of(call));
+  Backward result{std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
+  for (std::size_t i = 0; i < compiled_->gradients.size(); ++i) {
+    result.captures.push_back({compiled_->gradients[i], std::move(done.captured[i])});
+  }
+  return result;
+}
+
+void Attention::backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved,
+                              const ConstView& dout, const std::optional<ConstView>& dlse, const Call& call) const {
+  const Shapes shapes = shapes_of("backward", inputs);
+  api::check_result("backward", "dq", results.dq, shapes.dq);
+  api::check_result("backward", "dk", results.dk, shapes.dk);
+  api::check_result("backward", "dv", results.dv, shapes.dv);
+  const std::vector<Capture> bound = api::bind("backward", compiled_->captures, call.captures);
+  const auto view_for = [&](const std::string& name) {
+    const auto found = std::ranges::find(results.captures, name, &CaptureView::name);
+    if (found == results.captures.end()) base::fail("backward: no view for the gradient of \"{}\" is given", name);
+    return found->gradient;
+  };
+  for (const CaptureView& given : results.captures) {
+    if (std::ranges::find(compiled_->gradients, given.name) == compiled_->gradients.end()) {
+      base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for", given.name);
+    }
+  }
+  for (const std::string& name : compiled_->gradients) {
+    const auto capture = std::ranges::find(bound, name, &Capture::name);
+    api::check_result("backward", "the gradient of " + name, view_for(name), api::spec_of(capture->view()));
+  }
+  const Backward done = backward(inputs, saved, dout, dlse, call);
+  base::copy(results.dq, done.dq);
+  base::copy(results.dk, done.dk);
+  base::copy(results.dv, done.dv);
+  for (const CaptureGradient& capture : done.captures) base::copy(view_for(capture.name), capture.gradient);
+}
+
+Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
+  return shapes_of("shapes", q, k, v);
+}
+
+std::vector<CaptureInfo> Attention::captures() const {
+  std::vector<CaptureInfo> infos;
+  for (const Capture& capture : compiled_->captures) {
+    const bool gradient = std::ranges::find(compiled_->gradients, capture.name()) != compiled_->gradients.end();
+    infos.push_back({capture.name(), capture.view().dtype(), capture.view().rank(), gradient});
+  }
+  return infos;
+}
+
+std::string Attention::describe() const {
+  return fmt::format("score mod:  {}\nmask:       {}\nderivative: {}", ir::to_text(compiled_->score_mod),
+                     ir::to_text(compiled_->mask), ir::to_text(compiled_->joint));
+}
+
+}  // namespace treadle
