@@ -65,8 +65,6 @@ Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
     base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(), bindings_.size());
   }
   for (std::size_t i = 0; i < bindings_.size(); ++i) check_binding(graph_.slots()[i], bindings_[i]);
-  const std::vector<bool> poisonable = may_be_poison(graph_);
-  for (std::size_t i = 0; i < columns_.size(); ++i) columns_[i].may_be_poison = poisonable[i];
 }
 
 template <class F>
@@ -79,8 +77,9 @@ void Interpreter<F>::operator()(const Points<F>& points, std::int64_t count) {
       case Type::integer: out.integer.resize(n); break;
       case Type::boolean: out.boolean.resize(n); break;
     }
+    out.poison.clear();
     evaluate(id, points, count);
-    if (out.may_be_poison) evaluate_poison(id, count);
+    evaluate_poison(id, count);
   }
 }
 
@@ -93,12 +92,12 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
   Column& out = columns_[static_cast<std::size_t>(id)];
 
   // f over operands that are all float, all integer or all bool; `real` also rounds to F.
-  const auto real1 = [&](double (*f)(double)) { map(out.real, count, f, operand(id, 0).real); };
-  const auto real2 = [&](double (*f)(double, double)) {
+  const auto real1 = [&](auto f) { map(out.real, count, f, operand(id, 0).real); };
+  const auto real2 = [&](auto f) {
     map(out.real, count, f, operand(id, 0).real, operand(id, 1).real);
   };
-  const auto int1 = [&](Int (*f)(Int)) { map(out.integer, count, f, operand(id, 0).integer); };
-  const auto int2 = [&](Int (*f)(Int, Int)) {
+  const auto int1 = [&](auto f) { map(out.integer, count, f, operand(id, 0).integer); };
+  const auto int2 = [&](auto f) {
     map(out.integer, count, f, operand(id, 0).integer, operand(id, 1).integer);
   };
   const auto compare = [&](auto f) {
@@ -252,29 +251,37 @@ void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
   const ConstView& view = bindings_[static_cast<std::size_t>(node.slot)];
   Column& out = columns_[static_cast<std::size_t>(id)];
 
-  if (out.may_be_poison) out.poison.assign(static_cast<std::size_t>(count), 0);
+  // Axis by axis, so that each loop is a simple one: where is the element, and is it inside?
+  const auto n = static_cast<std::size_t>(count);
+  offsets_.assign(n, 0);
+  outside_.assign(n, 0);
+  std::uint8_t somewhere_outside = 0;
+  for (int axis = 0; axis < view.rank(); ++axis) {
+    const std::int64_t* index = operand(id, axis).integer.data();
+    const auto size = static_cast<std::uint64_t>(view.size(axis));
+    const std::int64_t stride = view.stride(axis);
+    for (std::size_t i = 0; i < n; ++i) {
+      const bool inside = static_cast<std::uint64_t>(index[i]) < size;  // also refuses negative ones
+      outside_[i] |= static_cast<std::uint8_t>(!inside);
+      somewhere_outside |= static_cast<std::uint8_t>(!inside);
+      offsets_[i] += inside ? index[i] * stride : 0;
+    }
+  }
+  if (somewhere_outside != 0) out.poison = outside_;
   base::visit_dtype(view.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    auto& column = [&]() -> auto& {
-      if constexpr (base::is_float_element<T>) {
-        return out.real;
-      } else if constexpr (std::same_as<T, bool>) {
-        return out.boolean;
-      } else {
-        return out.integer;
+    const auto gather = [&](auto& column) {
+      using Value = std::remove_reference_t<decltype(column[0])>;
+      for (std::size_t i = 0; i < n; ++i) {
+        column[i] = outside_[i] != 0 ? Value{0} : static_cast<Value>(base::load_as<T>(view.data(), offsets_[i]));
       }
-    }();
-    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      std::int64_t offset = 0;
-      bool inside = true;
-      for (int axis = 0; axis < view.rank(); ++axis) {
-        const std::int64_t index = operand(id, axis).integer[i];
-        inside = inside && index >= 0 && index < view.size(axis);
-        offset += inside ? index * view.stride(axis) : 0;
-      }
-      using Value = std::remove_reference_t<decltype(column[i])>;
-      column[i] = inside ? static_cast<Value>(base::load_as<T>(view.data(), offset)) : Value{0};
-      if (!inside) out.poison[i] = 1;
+    };
+    if constexpr (base::is_float_element<T>) {
+      gather(out.real);
+    } else if constexpr (std::same_as<T, bool>) {
+      gather(out.boolean);
+    } else {
+      gather(out.integer);
     }
   });
 }
@@ -285,9 +292,17 @@ void Interpreter<F>::evaluate_poison(NodeId id, std::int64_t count) {
   Column& out = columns_[static_cast<std::size_t>(id)];
   const auto n = static_cast<std::size_t>(count);
   const auto poisoned = [](const Column& column, std::size_t i) {
-    return column.may_be_poison && column.poison[i] != 0;
+    return !column.poison.empty() && column.poison[i] != 0;
   };
-  if (node.op != Op::load) out.poison.assign(n, 0);  // a load has already marked the reads outside its buffer
+  // A load has marked the reads outside its buffer already; a division by zero is marked here.
+  const bool divides = node.op == Op::floor_div || node.op == Op::mod;
+  if (divides && std::ranges::find(operand(id, 1).integer, 0) != operand(id, 1).integer.end()) {
+    out.poison.resize(n);
+    for (std::size_t i = 0; i < n; ++i) out.poison[i] = operand(id, 1).integer[i] == 0;
+  }
+  const auto has_poison = [&](NodeId operand) { return !column(operand).poison.empty(); };
+  if (!std::ranges::any_of(node.operands, has_poison)) return;
+  out.poison.resize(n);
 
   if (node.op == Op::where) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -311,9 +326,6 @@ void Interpreter<F>::evaluate_poison(NodeId id, std::int64_t count) {
   }
   for (int o = 0; o < static_cast<int>(node.operands.size()); ++o) {
     for (std::size_t i = 0; i < n; ++i) out.poison[i] |= poisoned(operand(id, o), i);
-  }
-  if (node.op == Op::floor_div || node.op == Op::mod) {
-    for (std::size_t i = 0; i < n; ++i) out.poison[i] |= operand(id, 1).integer[i] == 0;
   }
 }
 
@@ -340,7 +352,7 @@ std::span<const std::uint8_t> Interpreter<F>::poison(int output) const {
 template <class F>
 std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const {
   const auto i = static_cast<std::size_t>(point);
-  const auto poisoned = [&](NodeId id) { return column(id).may_be_poison && column(id).poison[i] != 0; };
+  const auto poisoned = [&](NodeId id) { return !column(id).poison.empty() && column(id).poison[i] != 0; };
   NodeId id = graph_.outputs()[static_cast<std::size_t>(output)];
   if (!poisoned(id)) base::internal_error("poison_reason: output {} is sound at point {}", output, point);
   // Follow the poison to where it entered.

@@ -25,8 +25,8 @@ namespace treadle::ir {
 // may be empty.
 template <class F>
 struct Points {
-  std::span<const F> score, grad;
-  std::span<const std::int64_t> b, h, q, kv;
+  std::span<const F> score = {}, grad = {};
+  std::span<const std::int64_t> b = {}, h = {}, q = {}, kv = {};
 };
 
 template <class F>
@@ -42,7 +42,7 @@ class Interpreter {
   [[nodiscard]] std::span<const std::int64_t> integers(int output) const;
   [[nodiscard]] std::span<const std::uint8_t> booleans(int output) const;
 
-  // One byte per point, or empty when this output can never be poisoned.
+  // One byte per point, or empty when no point is poisoned.
   [[nodiscard]] std::span<const std::uint8_t> poison(int output) const;
 
   // Says which read or division poisoned an output at a point of the last run:
@@ -54,8 +54,7 @@ class Interpreter {
     std::vector<F> real;
     std::vector<std::int64_t> integer;
     std::vector<std::uint8_t> boolean;
-    std::vector<std::uint8_t> poison;
-    bool may_be_poison = false;
+    std::vector<std::uint8_t> poison;  // empty when there is none
   };
 
   void evaluate(NodeId id, const Points<F>& points, std::int64_t count);
@@ -69,6 +68,9 @@ class Interpreter {
   Graph graph_;
   std::vector<ConstView> bindings_;
   std::vector<Column> columns_;
+  // Of the elements that a load reads: where they are, and whether that is outside the buffer.
+  std::vector<std::int64_t> offsets_;
+  std::vector<std::uint8_t> outside_;
 };
 
 extern template class Interpreter<float>;

@@ -41,17 +41,14 @@ class Printer {
     choose_names();
   }
 
-  std::string print() {
-    std::string text;
+  Printed print() {
+    Printed printed;
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const std::string& name = names_[static_cast<std::size_t>(id)];
-      if (!name.empty()) text += fmt::format("{} = {};\n", name, tree(id));
+      if (!name.empty()) printed.definitions += fmt::format("{} = {};\n", name, tree(id));
     }
-    for (std::size_t i = 0; i < graph_.outputs().size(); ++i) {
-      if (i > 0) text += ", ";
-      text += use(graph_.outputs()[i], Binding::anything);
-    }
-    return text;
+    for (const NodeId output : graph_.outputs()) printed.outputs.push_back(use(output, Binding::anything));
+    return printed;
   }
 
  private:
@@ -137,7 +134,12 @@ class Printer {
 
 }  // namespace
 
-std::string to_text(const Graph& graph) { return Printer(graph).print(); }
+Printed print(const Graph& graph) { return Printer(graph).print(); }
+
+std::string to_text(const Graph& graph) {
+  const Printed printed = print(graph);
+  return fmt::format("{}{}", printed.definitions, fmt::join(printed.outputs, ", "));
+}
 
 std::string to_listing(const Graph& graph) {
   std::string text;

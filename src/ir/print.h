@@ -7,12 +7,20 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/graph.h"
 
 namespace treadle::ir {
 
 std::string to_text(const Graph& graph);
+
+// The same in parts: "t0 = tanh(score);\n" and so on, and one expression per output.
+struct Printed {
+  std::string definitions;
+  std::vector<std::string> outputs;
+};
+Printed print(const Graph& graph);
 
 // One line per node with its type, for dumps:  "%3 float = add %1 %2". Works on illegal graphs too.
 std::string to_listing(const Graph& graph);

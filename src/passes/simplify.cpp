@@ -173,41 +173,44 @@ class Simplifier {
   }
 
   Maybe integer(Op op, Ids x) {
-    const auto same_constant = [&](NodeId a, NodeId b) { return a == b && constant(a); };
     // A divisor that turned out to be zero is refused like one that was written so.
     if ((op == Op::floor_div || op == Op::mod) && facts_.is_integer(x[1], 0)) return make_.apply(op, x);
-    switch (op) {
-      case Op::floor_div:
-        if (facts_.is_integer(x[1], 1)) return x[0];
-        if (facts_.is_integer(x[1], -1)) return make_(Op::neg, x[0]);
-        if (is(x[0], Op::floor_div) && positive_constant(x[1]) && positive_constant(operand(x[0], 1))) {
-          const std::int64_t inner = make_[operand(x[0], 1)].integer();
-          const std::int64_t outer = make_[x[1]].integer();
-          if (inner <= std::numeric_limits<std::int64_t>::max() / outer) {
-            return make_(Op::floor_div, operand(x[0], 0), make_.integer(inner * outer));
-          }
-        }
-        return {};
-      case Op::mod:
-        if ((facts_.is_integer(x[1], 1) || facts_.is_integer(x[1], -1)) && sound(x[0])) return make_.integer(0);
-        if (is(x[0], Op::mod) && same_constant(operand(x[0], 1), x[1])) return x[0];
-        return {};
-      case Op::bit_and:
-        if (facts_.is_integer(x[1], -1) || x[0] == x[1]) return x[0];
-        if (facts_.is_integer(x[1], 0) && sound(x[0])) return x[1];
-        return constant_to_the_right(op, x);
-      case Op::bit_or:
-        if (facts_.is_integer(x[1], 0) || x[0] == x[1]) return x[0];
-        if (facts_.is_integer(x[1], -1) && sound(x[0])) return x[1];
-        return constant_to_the_right(op, x);
-      case Op::bit_xor:
-        if (facts_.is_integer(x[1], 0)) return x[0];
-        if (x[0] == x[1] && sound(x[0])) return make_.integer(0);
-        return constant_to_the_right(op, x);
-      default: break;  // not a switch over all operations: only those of Rule::integer come here
+    if (op == Op::floor_div) return floor_div(x);
+    if (op == Op::mod) {
+      if ((facts_.is_integer(x[1], 1) || facts_.is_integer(x[1], -1)) && sound(x[0])) return make_.integer(0);
+      if (is(x[0], Op::mod) && operand(x[0], 1) == x[1] && constant(x[1])) return x[0];
+      return {};
+    }
+    if (op == Op::bit_and) {
+      if (facts_.is_integer(x[1], -1) || x[0] == x[1]) return x[0];
+      if (facts_.is_integer(x[1], 0) && sound(x[0])) return x[1];
+      return constant_to_the_right(op, x);
+    }
+    if (op == Op::bit_or) {
+      if (facts_.is_integer(x[1], 0) || x[0] == x[1]) return x[0];
+      if (facts_.is_integer(x[1], -1) && sound(x[0])) return x[1];
+      return constant_to_the_right(op, x);
+    }
+    if (op == Op::bit_xor) {
+      if (facts_.is_integer(x[1], 0)) return x[0];
+      if (x[0] == x[1] && sound(x[0])) return make_.integer(0);
+      return constant_to_the_right(op, x);
     }
     if (op == Op::bit_not && is(x[0], Op::bit_not)) return operand(x[0], 0);
     if ((op == Op::shift_left || op == Op::shift_right) && facts_.is_integer(x[1], 0)) return x[0];
+    return {};
+  }
+
+  Maybe floor_div(Ids x) {
+    if (facts_.is_integer(x[1], 1)) return x[0];
+    if (facts_.is_integer(x[1], -1)) return make_(Op::neg, x[0]);
+    if (is(x[0], Op::floor_div) && positive_constant(x[1]) && positive_constant(operand(x[0], 1))) {
+      const std::int64_t inner = make_[operand(x[0], 1)].integer();
+      const std::int64_t outer = make_[x[1]].integer();
+      if (inner <= std::numeric_limits<std::int64_t>::max() / outer) {
+        return make_(Op::floor_div, operand(x[0], 0), make_.integer(inner * outer));
+      }
+    }
     return {};
   }
 

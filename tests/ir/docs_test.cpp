@@ -1,4 +1,5 @@
 // docs/ir.md says what every operation means, docs/text.md shows texts that parse.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,8 +26,7 @@ TEST(Docs, EveryOperationIsExplained) {
   const std::string text = page("ir.md");
   for (const OpInfo& row : op_table()) {
     if (row.rule == Rule::leaf) continue;
-    const std::string call = "`" + std::string(row.text) + "(";
-    EXPECT_THAT(text, testing::HasSubstr(call));
+    EXPECT_THAT(text, testing::HasSubstr(fmt::format("`{}(", row.text)));
   }
 }
 
@@ -34,8 +34,12 @@ TEST(Docs, EveryOperatorIsExplained) {
   const std::string text = page("ir.md");
   for (const OpInfo& row : op_table()) {
     if (row.infix.empty()) continue;
-    const std::string infix(row.infix);
-    const std::string form = row.arity == 1 ? "`" + infix + "x`" : "`x " + infix + " y`";
+    // In a table | would end the cell.
+    const std::string infix = row.infix == "|"    ? "\\|"
+                              : row.infix == "||" ? "\\|\\|"
+                                                  : std::string(row.infix);
+    const std::string form =
+        row.arity == 1 ? fmt::format("`{}x`", infix) : fmt::format("`x {} y`", infix);
     EXPECT_THAT(text, testing::HasSubstr(form)) << row.text;
   }
 }

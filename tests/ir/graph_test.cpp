@@ -113,7 +113,7 @@ TEST(Graph, RandomGraphsAreCanonical) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     test::Random random = test::rng(seed);
-    const Graph graph = test::random_graph(random, {.outputs = 2, .operations = 40, .allow = {}});
+    const Graph graph = test::random_graph(random, {.outputs = 2, .operations = 40});
     verify(graph);
     Builder make;
     std::vector<NodeId> to;

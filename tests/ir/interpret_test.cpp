@@ -50,9 +50,9 @@ TEST(Interpret, OneValuePerPointOrOneForAll) {
   const std::vector<float> score{0.5F, 1.5F, 2.5F};
   const std::vector<Int> q{1};
   Interpreter<float> run(parse("score + q", {}), {});
-  run({.score = score, .grad = {}, .b = {}, .h = {}, .q = q, .kv = {}}, 3);
+  run({.score = score, .q = q}, 3);
   EXPECT_THAT(run.reals(0), ElementsAre(1.5F, 2.5F, 3.5F));
-  run({.score = score, .grad = {}, .b = {}, .h = {}, .q = q, .kv = {}}, 2);
+  run({.score = score, .q = q}, 2);
   EXPECT_THAT(run.reals(0), ElementsAre(1.5F, 2.5F));
 }
 
@@ -69,7 +69,7 @@ TEST(Interpret, TooFewValuesAreOurMistake) {
   const std::vector<float> score{0, 0};
   Interpreter<float> run(parse("score", {}), {});
   EXPECT_THAT(
-      ([&] { run({.score = score, .grad = {}, .b = {}, .h = {}, .q = {}, .kv = {}}, 3); }),
+      ([&] { run({.score = score}, 3); }),
       ThrowsMessage<base::InternalError>(HasSubstr("interpret: 3 points, 2 values of score")));
   EXPECT_THAT([] { Interpreter<float>(parse("score", {}), {ConstView()}); },
               ThrowsMessage<base::InternalError>(HasSubstr("interpret: 0 slots, 1 bindings")));

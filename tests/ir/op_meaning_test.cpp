@@ -239,8 +239,7 @@ void expect_meaning(const OpInfo& row, const Meanings<Out, In>& meanings) {
   std::vector<ConstView> views;
   for (std::size_t i = 0; i < graph.slots().size(); ++i) views.emplace_back(operands.memory[i]);
   Interpreter<F> run(graph, views);
-  run({.score = {}, .grad = {}, .b = {}, .h = {}, .q = operands.q, .kv = {}},
-      std::ssize(operands.q));
+  run({.q = operands.q}, std::ssize(operands.q));
   for (std::size_t at = 0; at < operands.q.size(); ++at) {
     const In a = operands(0, at);
     const In b = operands(1, at);
@@ -314,7 +313,7 @@ void expect_one_rounding() {
   Interpreter<F> run(graph, {});
   for (const Int q :
        {(Int{1} << 54) + (Int{1} << 30) + 1, highest, lowest, Int{16777217}, Int{-3}}) {
-    run({.score = {}, .grad = {}, .b = {}, .h = {}, .q = {&q, 1}, .kv = {}}, 1);
+    run({.q = {&q, 1}}, 1);
     EXPECT_EQ(run.reals(0)[0], static_cast<F>(q)) << q;
   }
 }

@@ -145,9 +145,9 @@ TEST(Derive, AReadThatWasNotChosenDoesNotPoison) {
 }
 
 TEST(Derive, RefusesCapturesWithoutAGradient) {
-  test::expect_error([] { derived("score", {"table"}); }, "gradients: the score mod reads no capture \"table\"");
-  test::expect_error([] { derived("score + float(ids[q])", {"ids"}); },
-                     "gradients: capture \"ids\" holds i64; only floats have gradients");
+  EXPECT_ERROR(derived("score", {"table"}), "gradients: the score mod reads no capture \"table\"");
+  EXPECT_ERROR(derived("score + float(ids[q])", {"ids"}),
+               "gradients: capture \"ids\" holds i64; only floats have gradients");
 }
 
 // Smooth operations and ordinary numbers, so that a difference of values is a slope.

@@ -1,6 +1,7 @@
 // The complete message of a treadle::Error.
 //
-//   expect_error([&] { compile(options); }, "compile: the scale is inf; it must be finite");
+//   EXPECT_ERROR(compile(options), "compile: the scale is inf; it must be finite");
+//   expect_error([&] { several(); statements(); }, "...");
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,3 +24,5 @@ void expect_error(F&& f, const std::string& message) {
 }
 
 }  // namespace treadle::test
+
+#define EXPECT_ERROR(expression, message) ::treadle::test::expect_error([&] { (void)(expression); }, message)

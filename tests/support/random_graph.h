@@ -66,9 +66,9 @@ struct GraphOptions {
   // Reads with any integer as an index and divisions by any integer. Without it indices are the
   // plain inputs and divisors positive constants, so that only short captures can poison.
   bool may_poison = true;
-  // Operations that may be drawn; nullptr for all. Bool leaves still need a comparison, and an
-  // output that no drawn node can give needs a conversion.
-  std::function<bool(ir::Op)> allow;
+  // Operations that may be drawn; nullptr for all. Promotions and the comparisons that stand for
+  // bool leaves come all the same. A wanted output that no drawn node can give is a leaf.
+  std::function<bool(ir::Op)> allow = nullptr;
 };
 
 // Integers and bools only, no score: what interval analysis sees of a mask.
@@ -76,8 +76,7 @@ inline GraphOptions mask_options() {
   return {.output = ir::Type::boolean,
           .inputs = {ir::Input::b, ir::Input::h, ir::Input::q, ir::Input::kv},
           .slots = slots_of({DType::i64, DType::i32, DType::boolean}),
-          .floats = false,
-          .allow = {}};
+          .floats = false};
 }
 
 inline constexpr std::array special_reals{

@@ -1,0 +1,72 @@
+// Bounds: what a graph can be over a box, by analysis and not by evaluation.
+//
+//   CaptureTables tables(memory);
+//   Bounds bounds(mask, tables);
+//   bounds.truth(box)      Truth::always, Truth::never or Truth::unsure
+//
+// The promise: always means true at every point of the box, never means false at every point, and no point of such a box
+// is poisoned; when unsure, unsure. Ranges of numbers contain every value at every point that is not poisoned.
+// A Bounds is for one thread; the tables may be shared.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+#include "passes/box.h"
+#include "passes/integer_range.h"
+#include "passes/range_table.h"
+#include "passes/real_range.h"
+
+namespace treadle::passes {
+
+enum class Truth : std::uint8_t { never, always, unsure };
+
+// What one node can be.
+struct Bound {
+  IntegerRange integer;
+  RealRange real;
+  bool may_be_true = true, may_be_false = true;
+  bool may_be_poison = false;
+};
+
+class Bounds {
+ public:
+  Bounds(const ir::Graph& graph, CaptureTables& tables);
+
+  // Of the first output, which must be a bool.
+  Truth truth(const Box& box);
+
+  // Of any output, after evaluate(box).
+  void evaluate(const Box& box);
+  [[nodiscard]] const Bound& output(int i) const {
+    return bounds_[static_cast<std::size_t>(graph_.outputs()[static_cast<std::size_t>(i)])];
+  }
+
+  // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any point of the box.
+  [[nodiscard]] bool reads_inside() const;
+
+ private:
+  Bound bound_of(ir::NodeId id, const Box& box);
+  Bound load(ir::NodeId id);
+  [[nodiscard]] const Bound& operand(const ir::Node& node, std::size_t i) const {
+    return bounds_[static_cast<std::size_t>(node.operands[i])];
+  }
+
+  const ir::Graph& graph_;
+  CaptureTables& tables_;
+  std::vector<Bound> bounds_;
+  Box box_;  // of the last evaluation
+  bool evaluated_ = false;
+  Counts counts_{};
+  std::vector<std::uint8_t> depends_;  // per node, a bit for each of b, h, q, kv: others cannot change its bound
+  std::vector<std::uint8_t> inside_;   // per node, whether its own read stays inside
+  // The table a load used last: consecutive boxes mostly ask for the same.
+  struct Used {
+    const RangeTable* table = nullptr;
+    int axis = -1;
+    std::int64_t offset = 0;
+  };
+  std::vector<Used> used_;
+};
+
+}  // namespace treadle::passes
