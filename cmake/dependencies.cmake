@@ -4,6 +4,7 @@ find_package(fmt REQUIRED)           # text
 find_package(TBB REQUIRED)           # threads
 find_package(CLI11 REQUIRED)         # the command line
 find_package(nlohmann_json REQUIRED) # reports in JSON
+find_package(PNG REQUIRED)           # pictures of masks
 
 # Names of cached kernels. xxHash's own CMake package is missing from most distributions, Debian included.
 find_package(PkgConfig REQUIRED)

@@ -134,7 +134,7 @@ class TREADLE_API Attention {
 
   [[nodiscard]] std::vector<CaptureInfo> captures() const;
 
-  // The mods as text, simplified, and the derivative.
+  // The mods as text, simplified, and the derivative, for people.
   [[nodiscard]] std::string describe() const;
 
   struct Compiled;  // internal

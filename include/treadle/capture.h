@@ -2,6 +2,7 @@
 //
 //   Capture slopes("slopes", View(data.data(), {heads}));     // a buffer, read as slopes(h)
 //   Capture window("window", std::int64_t{128});              // a run-time scalar, used as it is: q - kv < window
+//   Capture ids("ids", std::make_shared<const Tensor>(...));  // a buffer that the capture and its copies keep alive
 //
 // The graph of a mod knows a capture by name, element type and rank only. Which memory it is, or which value, is bound
 // at each call; what is given here is what a call uses if it binds nothing else. Changing it compiles nothing anew.
@@ -12,8 +13,10 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "treadle/api.h"
+#include "treadle/tensor.h"
 #include "treadle/view.h"
 
 namespace treadle {
@@ -21,6 +24,7 @@ namespace treadle {
 namespace detail {
 
 [[noreturn]] TREADLE_API void fail_integer(std::uint64_t number);
+[[noreturn]] TREADLE_API void fail_no_tensor(const std::string& name);
 
 // Integers of mods have 64 bits and a sign; a larger number is refused, not wrapped.
 template <std::integral T>
@@ -37,8 +41,16 @@ class TREADLE_API Capture {
  public:
   // Memory that the caller keeps alive until the last call that uses it.
   Capture(std::string name, ConstView view) : name_(std::move(name)), view_(std::move(view)) {}
-  // Without a name it is called c0, c1, ... in the order in which the mods first read them.
+  // Without a name it is called c0, c1, ... in the order in which the score mod, then the mask, reads such captures;
+  // of nested reads the inner one comes first.
   explicit Capture(ConstView view) : view_(std::move(view)) {}
+
+  // Memory that lives as long as any copy of the capture, so a function may return a mod that reads it.
+  Capture(std::string name, std::shared_ptr<const Tensor> tensor) : name_(std::move(name)) {
+    if (tensor == nullptr) detail::fail_no_tensor(name_);
+    view_ = *tensor;
+    owned_ = std::move(tensor);
+  }
 
   // A number of f64, i64 or bool.
   template <class T>
@@ -65,12 +77,12 @@ class TREADLE_API Capture {
   template <class T>
   void own(std::shared_ptr<T> value) {
     view_ = ConstView(value.get(), Dims{});
-    value_ = std::move(value);
+    owned_ = std::move(value);
   }
 
   std::string name_;
   ConstView view_;
-  std::shared_ptr<void> value_;  // of a scalar
+  std::shared_ptr<const void> owned_;  // a scalar, or a tensor that was handed over
 };
 
 }  // namespace treadle

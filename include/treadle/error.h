@@ -1,7 +1,7 @@
 // The one error type a caller can cause.
 //
 //   try { ... } catch (const treadle::Error& e) { std::cerr << e.what(); }
-//   attention: queries have 12 heads, keys 8; 12 is not a multiple of 8
+//   forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
 //
 // The message names the call, the numbers seen and the rule. A call that throws has written nothing.
 #pragma once

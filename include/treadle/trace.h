@@ -30,7 +30,7 @@ namespace treadle {
 
 namespace trace {
 class Recorder;  // where traced operations are written down; internal
-struct Element;  // an element at indices that no traced value takes part in; internal
+struct Loose;    // a value in which no traced one takes part; internal
 }  // namespace trace
 
 // A traced value of any type.
@@ -39,20 +39,20 @@ class TREADLE_API Value {
   Value(std::shared_ptr<trace::Recorder> recorder, std::int32_t node)
       : recorder_(std::move(recorder)), node_(node) {}
 
-  // An element at constant indices. It is written down when it meets a traced value.
-  explicit Value(std::shared_ptr<const trace::Element> element) : element_(std::move(element)) {}
+  // What is computed without the score and the indices. It is written down when it meets a traced value.
+  explicit Value(std::shared_ptr<const trace::Loose> loose) : loose_(std::move(loose)) {}
 
   // A traced value has no truth yet: use where(), && and ||.
   explicit operator bool() const = delete;
 
   [[nodiscard]] const std::shared_ptr<trace::Recorder>& recorder() const { return recorder_; }
   [[nodiscard]] std::int32_t node() const { return node_; }
-  [[nodiscard]] const std::shared_ptr<const trace::Element>& element() const { return element_; }
+  [[nodiscard]] const std::shared_ptr<const trace::Loose>& loose() const { return loose_; }
 
  private:
   std::shared_ptr<trace::Recorder> recorder_;
   std::int32_t node_ = -1;
-  std::shared_ptr<const trace::Element> element_;
+  std::shared_ptr<const trace::Loose> loose_;
 };
 
 // Traced values of known type. Made from a Value they convert it (to a float) or check it.

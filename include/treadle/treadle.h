@@ -2,6 +2,7 @@
 #pragma once
 
 #include "treadle/attention.h"
+#include "treadle/block_layout.h"
 #include "treadle/capture.h"
 #include "treadle/dtype.h"
 #include "treadle/error.h"
@@ -9,6 +10,8 @@
 #include "treadle/float16.h"
 #include "treadle/mod.h"
 #include "treadle/mods.h"
+#include "treadle/patterns.h"
+#include "treadle/sparse_transformer.h"
 #include "treadle/tensor.h"
 #include "treadle/trace.h"
 #include "treadle/version.h"

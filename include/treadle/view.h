@@ -58,12 +58,12 @@ class BasicView {
     detail::check_view(dtype_, shape_, strides_, data_ != nullptr);
   }
 
-  BasicView(Void* data, DType dtype, Dims shape)
+  BasicView(Void* data, DType dtype, const Dims& shape)
       : BasicView(data, dtype, shape, contiguous_strides(shape)) {}
 
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)
-  BasicView(T* data, Dims shape) : BasicView(data, dtype_of<std::remove_const_t<T>>, std::move(shape)) {}
+  BasicView(T* data, const Dims& shape) : BasicView(data, dtype_of<std::remove_const_t<T>>, shape) {}
 
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)

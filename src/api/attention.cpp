@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "api/check.h"
 #include "api/compiled.h"
@@ -58,6 +59,14 @@ Shapes shapes_of(std::string_view call, const Inputs& inputs) {
   return shapes_of(call, api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v));
 }
 
+// Each line on its own, by two columns to the right.
+std::string indented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += "  " + line + "\n";
+  return result;
+}
+
 }  // namespace
 
 const Tensor& Backward::of(std::string_view name) const {
@@ -79,12 +88,12 @@ void Attention::forward_into(const ForwardViews& results, const Inputs& inputs, 
   const Shapes shapes = shapes_of("forward", inputs);
   api::check_result("forward", "out", results.out, shapes.out);
   if (results.lse.has_value() != compiled_->lse) {
-    base::fail("forward: lse was {}asked for when compiled, {} view for it is given", compiled_->lse ? "" : "not ",
-               results.lse ? "a" : "no");
+    base::fail("forward: lse was {}asked for when compiled, {} view for it is given; the two go together",
+               compiled_->lse ? "" : "not ", results.lse ? "a" : "no");
   }
   if (results.max.has_value() != compiled_->max) {
-    base::fail("forward: max was {}asked for when compiled, {} view for it is given", compiled_->max ? "" : "not ",
-               results.max ? "a" : "no");
+    base::fail("forward: max was {}asked for when compiled, {} view for it is given; the two go together",
+               compiled_->max ? "" : "not ", results.max ? "a" : "no");
   }
   if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
   if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
@@ -98,6 +107,9 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
                              const std::optional<ConstView>& dlse, const Call& call) const {
   const Shapes shapes = shapes_of("backward", inputs);
   api::check_tensor("backward", "out", saved.out, shapes.out);
+  if (saved.lse.shape() == Dims{0}) {
+    base::fail("backward: no lse is given; it is what forward gives when compiled with Options::lse");
+  }
   api::check_tensor("backward", "lse", saved.lse, shapes.lse);
   api::check_tensor("backward", "dout", dout, shapes.out);
   if (dlse) api::check_tensor("backward", "dlse", *dlse, shapes.lse);
@@ -107,7 +119,10 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
                                    .memory = memory_of(compiled_->joint.graph.slots(), bound),
                                    .wanted = {},
                                    .wanted_memory = {}};
-  for (const std::string& name : compiled_->gradients) derivative.wanted.push_back(*compiled_->score_mod.find_slot(name));
+  for (const std::string& name : compiled_->gradients) {
+    const Capture& capture = *std::ranges::find(bound, name, &Capture::name);
+    derivative.wanted.push_back({name, capture.view().dtype(), capture.view().rank()});
+  }
   derivative.wanted_memory = memory_of(derivative.wanted, bound);
 
   reference::Backward done = reference::backward(problem_of(*compiled_, inputs, bound),
@@ -136,10 +151,13 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
     if (std::ranges::find(compiled_->gradients, given.name) == compiled_->gradients.end()) {
       base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for", given.name);
     }
+    if (std::ranges::count(results.captures, given.name, &CaptureView::name) > 1) {
+      base::fail("backward: two views for the gradient of \"{}\" are given", given.name);
+    }
   }
   for (const std::string& name : compiled_->gradients) {
     const auto capture = std::ranges::find(bound, name, &Capture::name);
-    api::check_result("backward", "the gradient of " + name, view_for(name), api::spec_of(capture->view()));
+    api::check_result("backward", "the gradient of \"" + name + "\"", view_for(name), api::spec_of(capture->view()));
   }
   const Backward done = backward(inputs, saved, dout, dlse, call);
   base::copy(results.dq, done.dq);
@@ -162,8 +180,8 @@ std::vector<CaptureInfo> Attention::captures() const {
 }
 
 std::string Attention::describe() const {
-  return fmt::format("score mod:  {}\nmask:       {}\nderivative: {}", ir::to_text(compiled_->score_mod),
-                     ir::to_text(compiled_->mask), ir::to_text(compiled_->joint));
+  return fmt::format("score mod:\n{}mask:\n{}derivative:\n{}", indented(ir::to_text(compiled_->score_mod)),
+                     indented(ir::to_text(compiled_->mask)), indented(ir::to_text(compiled_->joint)));
 }
 
 }  // namespace treadle

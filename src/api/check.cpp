@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ir/interpret.h"
 
 namespace treadle::api {
 namespace {
@@ -110,7 +109,12 @@ std::vector<Capture> bind(std::string_view call, const std::vector<Capture>& com
     const auto at = static_cast<std::size_t>(known - bound.begin());
     if (set[at]) fail("{}: capture \"{}\" is bound twice", call, capture.name());
     set[at] = true;
-    ir::check_binding({known->name(), known->view().dtype(), known->view().rank()}, capture.view());
+    if (capture.view().dtype() != known->view().dtype() || capture.view().rank() != known->view().rank()) {
+      fail("{}: capture \"{}\" was compiled as {} of rank {}, the call binds {} of shape {}; a new length needs no new "
+           "compile, a new type or rank does",
+           call, capture.name(), name_of(known->view().dtype()), known->view().rank(), name_of(capture.view().dtype()),
+           to_string(capture.view().shape()));
+    }
     *known = capture;
   }
   return bound;

@@ -18,19 +18,14 @@ DLDataType to_dlpack_type(DType type) {
   switch (type) {
     case DType::f64:
     case DType::f32:
-    case DType::f16:
-      return {.code = kDLFloat, .bits = bits, .lanes = 1};
-    case DType::bf16:
-      return {.code = kDLBfloat, .bits = bits, .lanes = 1};
+    case DType::f16: return {.code = kDLFloat, .bits = bits, .lanes = 1};
+    case DType::bf16: return {.code = kDLBfloat, .bits = bits, .lanes = 1};
     case DType::i64:
     case DType::i32:
     case DType::i16:
-    case DType::i8:
-      return {.code = kDLInt, .bits = bits, .lanes = 1};
-    case DType::u8:
-      return {.code = kDLUInt, .bits = bits, .lanes = 1};
-    case DType::boolean:
-      return {.code = boolean_code, .bits = bits, .lanes = 1};
+    case DType::i8: return {.code = kDLInt, .bits = bits, .lanes = 1};
+    case DType::u8: return {.code = kDLUInt, .bits = bits, .lanes = 1};
+    case DType::boolean: return {.code = boolean_code, .bits = bits, .lanes = 1};
   }
   base::internal_error("to_dlpack: no element type has the number {}", static_cast<int>(type));
 }

@@ -11,26 +11,16 @@ std::size_t size_of(DType type) {
 
 std::string_view name_of(DType type) {
   switch (type) {
-    case DType::f64:
-      return "f64";
-    case DType::f32:
-      return "f32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f16:
-      return "f16";
-    case DType::i64:
-      return "i64";
-    case DType::i32:
-      return "i32";
-    case DType::i16:
-      return "i16";
-    case DType::i8:
-      return "i8";
-    case DType::u8:
-      return "u8";
-    case DType::boolean:
-      return "bool";
+    case DType::f64: return "f64";
+    case DType::f32: return "f32";
+    case DType::bf16: return "bf16";
+    case DType::f16: return "f16";
+    case DType::i64: return "i64";
+    case DType::i32: return "i32";
+    case DType::i16: return "i16";
+    case DType::i8: return "i8";
+    case DType::u8: return "u8";
+    case DType::boolean: return "bool";
   }
   base::internal_error("name_of: no element type has the number {}", static_cast<int>(type));
 }

@@ -20,18 +20,12 @@ constexpr std::array all_dumps{Dump::graph, Dump::layout,   Dump::plan,
 
 std::string_view name_of(Dump what) {
   switch (what) {
-    case Dump::graph:
-      return "graph";
-    case Dump::layout:
-      return "layout";
-    case Dump::plan:
-      return "plan";
-    case Dump::ir:
-      return "ir";
-    case Dump::assembly:
-      return "asm";
-    case Dump::time:
-      return "time";
+    case Dump::graph: return "graph";
+    case Dump::layout: return "layout";
+    case Dump::plan: return "plan";
+    case Dump::ir: return "ir";
+    case Dump::assembly: return "asm";
+    case Dump::time: return "time";
   }
   internal_error("dump: no stage has the number {}", static_cast<int>(what));
 }

@@ -31,26 +31,16 @@ inline constexpr std::array all_dtypes{DType::f64, DType::f32,    DType::bf16, D
 template <class F>
 decltype(auto) visit_dtype(DType type, F&& f) {
   switch (type) {
-    case DType::f64:
-      return f(std::type_identity<double>());
-    case DType::f32:
-      return f(std::type_identity<float>());
-    case DType::bf16:
-      return f(std::type_identity<bf16>());
-    case DType::f16:
-      return f(std::type_identity<f16>());
-    case DType::i64:
-      return f(std::type_identity<std::int64_t>());
-    case DType::i32:
-      return f(std::type_identity<std::int32_t>());
-    case DType::i16:
-      return f(std::type_identity<std::int16_t>());
-    case DType::i8:
-      return f(std::type_identity<std::int8_t>());
-    case DType::u8:
-      return f(std::type_identity<std::uint8_t>());
-    case DType::boolean:
-      return f(std::type_identity<bool>());
+    case DType::f64: return f(std::type_identity<double>());
+    case DType::f32: return f(std::type_identity<float>());
+    case DType::bf16: return f(std::type_identity<bf16>());
+    case DType::f16: return f(std::type_identity<f16>());
+    case DType::i64: return f(std::type_identity<std::int64_t>());
+    case DType::i32: return f(std::type_identity<std::int32_t>());
+    case DType::i16: return f(std::type_identity<std::int16_t>());
+    case DType::i8: return f(std::type_identity<std::int8_t>());
+    case DType::u8: return f(std::type_identity<std::uint8_t>());
+    case DType::boolean: return f(std::type_identity<bool>());
   }
   internal_error("visit_dtype: no element type has the number {}", static_cast<int>(type));
 }

@@ -86,8 +86,11 @@ DType compute_type(DType q, DType k, DType v) {
 }
 
 std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {
-  // K and V in both orders, and a handful of rows; the graphs' own columns come on top.
-  return static_cast<std::int64_t>(size_of(compute)) * keys * (2 * dim + 2 * value_dim + 8);
+  // K and V in both orders, and a handful of rows; the graphs' own columns come on top. Lengths that no memory holds
+  // may be asked about.
+  const std::int64_t per_key = static_cast<std::int64_t>(size_of(compute)) * (2 * dim + 2 * value_dim + 8);
+  std::int64_t bytes = 0;
+  return __builtin_mul_overflow(per_key, keys, &bytes) ? std::numeric_limits<std::int64_t>::max() : bytes;
 }
 
 Forward forward(const Problem& problem, Executor& executor) {

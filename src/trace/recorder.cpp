@@ -1,54 +1,28 @@
-// In: operands and captures; out: nodes of one builder and slots with names of their own.
+// In: operands and captures; out: nodes of one builder, or loose trees.
 #include "trace/recorder.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
 
 #include "base/error.h"
 
 namespace treadle::trace {
 namespace {
 
-bool same_memory(const ConstView& a, const ConstView& b) {
-  return a.data() == b.data() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
+// The recorder that the operands were traced with, or null if none was traced.
+std::shared_ptr<Recorder> recorder_of(std::span<const Operand> operands) {
+  for (const Operand& operand : operands) {
+    if (operand.kind() == Operand::Kind::value && operand.value().recorder() != nullptr) {
+      return operand.value().recorder();
+    }
+  }
+  return nullptr;
 }
 
-[[noreturn]] void fail_name(const std::string& name, bool by_the_user) {
-  if (by_the_user) base::fail("capture \"{}\": two captures have this name; one name is one buffer", name);
-  base::fail("capture \"{}\": a capture without a name, read earlier, is already called so; give it a name", name);
+Value loose(ir::Op op, std::span<const Operand> operands,
+            std::shared_ptr<const Capture> capture = nullptr) {
+  return Value(std::make_shared<Loose>(op, std::vector(operands.begin(), operands.end()),
+                                       std::move(capture)));
 }
 
 }  // namespace
-
-bool CaptureTable::taken(std::string_view name) const {
-  return std::ranges::find(captures_, name, &Capture::name) != captures_.end();
-}
-
-ir::Slot CaptureTable::slot_of(const Capture& capture) {
-  const auto slot = [](const std::string& name, const ConstView& view) {
-    return ir::Slot{name, view.dtype(), view.rank()};
-  };
-  for (std::size_t i = 0; i < captures_.size(); ++i) {
-    const Capture& known = captures_[i];
-    const bool same_name = !capture.name().empty() && known.name() == capture.name();
-    if (same_name && !same_memory(known.view(), capture.view())) fail_name(capture.name(), named_[i]);
-    const bool same_unnamed = capture.name().empty() && !named_[i] && same_memory(known.view(), capture.view());
-    if (same_name || same_unnamed) return slot(known.name(), known.view());
-  }
-  std::string name = capture.name();
-  auto next = std::ranges::count(named_, false);
-  while (name.empty() || (capture.name().empty() && taken(name))) name = fmt::format("c{}", next++);
-  ir::check_slot_name(name);
-  captures_.push_back(capture);
-  captures_.back().rename(name);
-  named_.push_back(!capture.name().empty());
-  return slot(name, capture.view());
-}
-
-ir::NodeId Recorder::load(const Capture& capture, std::vector<ir::NodeId> indices) {
-  return make_.load(table_->slot_of(capture), std::move(indices));
-}
 
 ir::NodeId Recorder::node_of(const Operand& operand) {
   switch (operand.kind()) {
@@ -58,13 +32,24 @@ ir::NodeId Recorder::node_of(const Operand& operand) {
     case Operand::Kind::value: break;
   }
   const Value& value = operand.value();
-  if (value.element() == nullptr) {
-    if (value.recorder().get() != this) {
-      base::fail("mod: it uses a value that was traced in another mod; a traced value lives inside one call of one mod");
-    }
-    return value.node();
+  if (value.loose() != nullptr) return node_of(value.loose());
+  if (value.recorder().get() != this) {
+    base::fail(
+        "mod: it uses a value that was traced in another mod; a traced value lives inside one call "
+        "of one mod");
   }
-  return load(value.element()->capture, nodes_of(value.element()->indices));
+  return value.node();
+}
+
+ir::NodeId Recorder::node_of(const std::shared_ptr<const Loose>& loose) {
+  if (const auto known = tightened_.find(loose); known != tightened_.end()) return known->second;
+  std::vector<ir::NodeId> nodes = nodes_of(loose->operands);
+  const ir::NodeId node = loose->op == ir::Op::constant ? nodes.front()
+                          : loose->op == ir::Op::load
+                              ? make_.load(table_->slot_of(*loose->capture), std::move(nodes))
+                              : make_.apply(loose->op, std::move(nodes));
+  tightened_.emplace(loose, node);
+  return node;
 }
 
 std::vector<ir::NodeId> Recorder::nodes_of(std::span<const Operand> operands) {
@@ -73,21 +58,27 @@ std::vector<ir::NodeId> Recorder::nodes_of(std::span<const Operand> operands) {
   return nodes;
 }
 
-std::shared_ptr<Recorder> find_recorder(std::span<const Operand> operands) {
-  for (const Operand& operand : operands) {
-    if (operand.kind() == Operand::Kind::value && operand.value().recorder() != nullptr) {
-      return operand.value().recorder();
-    }
-  }
-  return nullptr;
+Value apply(ir::Op op, std::span<const Operand> operands) {
+  const auto recorder = recorder_of(operands);
+  if (recorder == nullptr) return loose(op, operands);
+  return {recorder, recorder->make_.apply(op, recorder->nodes_of(operands))};
 }
 
-std::shared_ptr<Recorder> recorder_of(std::initializer_list<Operand> operands, std::string_view what) {
-  const auto found = find_recorder(operands);
-  if (found == nullptr) {
-    base::fail("{}: no operand depends on the score or an index; combine the capture with one of them first", what);
-  }
-  return found;
+Value load(const Capture& capture, std::span<const Operand> indices) {
+  const auto recorder = recorder_of(indices);
+  if (recorder == nullptr) return loose(ir::Op::load, indices, std::make_shared<Capture>(capture));
+  return {recorder,
+          recorder->make_.load(recorder->table_->slot_of(capture), recorder->nodes_of(indices))};
+}
+
+Value constant(const Operand& number) { return loose(ir::Op::constant, {&number, 1}); }
+
+ir::Type type_of(const Operand& operand) {
+  const bool traced =
+      operand.kind() == Operand::Kind::value && operand.value().recorder() != nullptr;
+  if (traced) return operand.value().recorder()->make().type(operand.value().node());
+  Recorder scratch(std::make_shared<CaptureTable>());
+  return scratch.make().type(scratch.node_of(operand));
 }
 
 }  // namespace treadle::trace

@@ -1,59 +1,53 @@
-// The Recorder: where a traced function's operations are written down, and which captures it met.
+// The Recorder: where a traced function's operations are written down.
 #pragma once
 
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/builder.h"
+#include "trace/captures.h"
 #include "treadle/mod.h"
 
 namespace treadle::trace {
 
-// The captures of one compilation: each has a name of its own, given or c0, c1, ...
-class CaptureTable {
- public:
-  // The slot of a capture. The same memory without a name, or the same name, is the same slot.
-  ir::Slot slot_of(const Capture& capture);
-
-  // Every capture met so far, with its final name, in the order in which they were met.
-  [[nodiscard]] const std::vector<Capture>& captures() const { return captures_; }
-
- private:
-  [[nodiscard]] bool taken(std::string_view name) const;
-
-  std::vector<Capture> captures_;
-  std::vector<bool> named_;  // by the user
-};
-
-// An element of a capture whose indices are constants or such elements themselves: nothing says yet in which mod it is.
-struct Element {
-  Capture capture;
-  std::vector<Operand> indices;
+// A value in which neither the score nor an index takes part, as in 1.0 / temperature(): nothing
+// says yet which mod it belongs to. It is kept as a tree, and written down where it meets a traced
+// value.
+struct Loose {
+  ir::Op op = ir::Op::constant;            // of the one operand, a number
+  std::vector<Operand> operands;           // Op::load: indices
+  std::shared_ptr<const Capture> capture;  // Op::load
 };
 
 class Recorder {
  public:
   explicit Recorder(std::shared_ptr<CaptureTable> table) : table_(std::move(table)) {}
 
-  // The node of an operand: writes down constants and elements at constant indices. A value of another recorder is
-  // refused: its number means nothing here.
+  // The node of an operand. A value of another recorder is refused: its number means nothing here.
   ir::NodeId node_of(const Operand& operand);
-  std::vector<ir::NodeId> nodes_of(std::span<const Operand> operands);
-  ir::NodeId load(const Capture& capture, std::vector<ir::NodeId> indices);
 
   ir::Builder& make() { return make_; }
 
  private:
+  friend Value apply(ir::Op op, std::span<const Operand> operands);
+  friend Value load(const Capture& capture, std::span<const Operand> indices);
+  std::vector<ir::NodeId> nodes_of(std::span<const Operand> operands);
+  ir::NodeId node_of(const std::shared_ptr<const Loose>& loose);
+
   ir::Builder make_;
   std::shared_ptr<CaptureTable> table_;
+  // Loose values that are written down here: what they share is walked once.
+  std::unordered_map<std::shared_ptr<const Loose>, ir::NodeId> tightened_;
 };
 
-// The recorder that the operands were traced with, or null if none was traced.
-std::shared_ptr<Recorder> find_recorder(std::span<const Operand> operands);
+// What operators do: write the operation down beside its operands, or keep it loose.
+Value apply(ir::Op op, std::span<const Operand> operands);
+Value load(const Capture& capture, std::span<const Operand> indices);
+Value constant(const Operand& number);
 
-// The same; throws treadle::Error if none was traced.
-std::shared_ptr<Recorder> recorder_of(std::initializer_list<Operand> operands, std::string_view what);
+ir::Type type_of(const Operand& operand);
 
 // What parse() made.
 struct Parsed {

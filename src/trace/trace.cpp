@@ -12,8 +12,8 @@ Index index(const std::shared_ptr<Recorder>& recorder, Input input) {
   return Index(Value(recorder, recorder->make().input(input)));
 }
 
-ir::Graph finish(const std::shared_ptr<Recorder>& recorder, ir::NodeId output) {
-  ir::Graph graph = recorder->make().finish({output});
+ir::Graph finish(Recorder& recorder, const Value& output, CaptureTable& captures) {
+  ir::Graph graph = captures.settle(recorder.make().finish({recorder.node_of(output)}));
   ir::verify(graph);
   return graph;
 }
@@ -23,16 +23,16 @@ ir::Graph finish(const std::shared_ptr<Recorder>& recorder, ir::NodeId output) {
 ir::Graph trace(const ScoreMod& mod, const std::shared_ptr<CaptureTable>& captures) {
   const auto recorder = std::make_shared<Recorder>(captures);
   const Score score(Value(recorder, recorder->make().input(Input::score)));
-  const Float result = mod(score, index(recorder, Input::b), index(recorder, Input::h), index(recorder, Input::q),
-                           index(recorder, Input::kv));
-  return finish(recorder, result.node());
+  const Float result = mod(score, index(recorder, Input::b), index(recorder, Input::h),
+                           index(recorder, Input::q), index(recorder, Input::kv));
+  return finish(*recorder, result, *captures);
 }
 
 ir::Graph trace(const MaskMod& mod, const std::shared_ptr<CaptureTable>& captures) {
   const auto recorder = std::make_shared<Recorder>(captures);
-  const Bool result = mod(index(recorder, Input::b), index(recorder, Input::h), index(recorder, Input::q),
-                          index(recorder, Input::kv));
-  return finish(recorder, result.node());
+  const Bool result = mod(index(recorder, Input::b), index(recorder, Input::h),
+                          index(recorder, Input::q), index(recorder, Input::kv));
+  return finish(*recorder, result, *captures);
 }
 
 }  // namespace treadle::trace

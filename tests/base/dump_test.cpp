@@ -67,6 +67,7 @@ TEST_F(DumpTest, ThreadsDoNotInterleave) {
   const std::string text(3000, 'x');
   testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {
       for (int repeat = 0; repeat < 20; ++repeat) dump(Dump::plan, "t", text);

@@ -23,13 +23,8 @@ TEST(Error, FailThrowsTheFormattedMessage) {
 }
 
 TEST(Error, InternalErrorIsNoErrorOfTheUser) {
+  static_assert(!std::is_base_of_v<Error, InternalError>);
   EXPECT_THROW(internal_error("merge: {} parts", 3), InternalError);
-  try {
-    internal_error("merge: {} parts", 3);
-  } catch (const Error&) {
-    FAIL() << "an internal error must not be caught as the user's";
-  } catch (const std::logic_error&) {
-  }
 }
 
 TEST(Error, InternalErrorNamesItsLine) {

@@ -152,6 +152,7 @@ TEST(Executor, ManyCallersAtOnce) {
   for (const auto& executor : executors()) {
     SCOPED_TRACE(executor->threads());
     std::vector<std::thread> callers;
+    callers.reserve(6);
     for (int i = 0; i < 6; ++i) {
       callers.emplace_back([&] {
         for (int repeat = 0; repeat < 20; ++repeat) expect_each_once(*executor, 37);

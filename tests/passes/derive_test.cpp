@@ -140,8 +140,9 @@ TEST(Derive, AReadThatWasNotChosenDoesNotPoison) {
   EXPECT_EQ(outside.poison, "");
   EXPECT_EQ(outside.real, 1);
   EXPECT_EQ(ir::to_text(joint),
-            "dscore = where(h < 2, grad * table[h], grad)\n"
-            "table[h] += grad * score   where h < 2\n");
+            "t0 = h < 2;\n"
+            "dscore = where(t0, grad * table[h], grad)\n"
+            "table[h] += grad * score   where t0\n");
 }
 
 TEST(Derive, RefusesCapturesWithoutAGradient) {

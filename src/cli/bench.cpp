@@ -1,0 +1,97 @@
+// treadle bench: times, sizes and shares, one row per case.
+#include <fmt/core.h>
+#include <fnmatch.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/bench_case.h"
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/table.h"
+
+namespace treadle::cli {
+namespace {
+
+struct Request {
+  std::string pattern = "*";
+  int threads = 0;
+  bool list = false, json = false;
+};
+
+std::vector<BenchCase> chosen(const std::string& pattern) {
+  std::vector<BenchCase> cases = layout_cases();
+  std::erase_if(cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });
+  if (cases.empty()) base::fail("bench: no case is called \"{}\"; --list shows them", pattern);
+  return cases;
+}
+
+Cell optional_cell(const std::optional<double>& value, const char* format) {
+  return value ? Cell(*value, fmt::format(fmt::runtime(format), *value)) : Cell();
+}
+
+Cell mebibytes(const std::optional<std::int64_t>& value) {
+  return value ? Cell(*value, fmt::format("{:.2f}", static_cast<double>(*value) / (1 << 20))) : Cell();
+}
+
+Table empty_table() {
+  constexpr auto only_in_json = Column::Shown::only_in_json;
+  return Table({"case",
+                {"kind", only_in_json},
+                {"B", only_in_json},
+                {"H", only_in_json},
+                {"Hkv", only_in_json},
+                "Sq",
+                "Skv",
+                "density",
+                {"run_density", "in runs"},
+                "ms",
+                {"bytes", "MiB"},
+                {"build_bytes", "MiB to build"},
+                "ratio",
+                "note"});
+}
+
+void add_row(Table& table, const BenchCase& c, const Measured& m) {
+  table.add({c.name, c.kind, m.batch, m.heads, m.key_heads, m.queries, m.keys, optional_cell(m.density, "{:.5f}"),
+             optional_cell(m.run_density, "{:.5f}"), {m.ms, fmt::format("{:.2f}", m.ms)}, mebibytes(m.bytes),
+             mebibytes(m.build_bytes), optional_cell(m.ratio, "{:.2f}"), m.note});
+}
+
+void bench(const Request& request) {
+  const std::vector<BenchCase> cases = chosen(request.pattern);
+  if (request.list) {
+    for (const BenchCase& c : cases) fmt::print("{}\n", c.name);
+    return;
+  }
+  const std::shared_ptr<Executor> executor = tbb_executor(request.threads);
+  Table table = empty_table();
+  {
+    const Progress progress;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      progress.show(fmt::format("[{}/{}] {}", i + 1, cases.size(), cases[i].name));
+      add_row(table, cases[i], cases[i].run(*executor));
+    }
+  }
+  print(table, request.json ? Format::json : Format::text);
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program) {
+  CLI::App* command = program.add_subcommand("bench", "Measures: times, sizes, shares of what the machine can do");
+  command->footer("Example:\n  treadle bench --case 'layout-*'");
+  auto request = std::make_shared<Request>();
+  command->add_option("--case", request->pattern, "Only cases of this name; * and ? match")->capture_default_str();
+  command->add_option("--threads", request->threads, "Threads; 0 is one per core")
+      ->check(CLI::Range(0, 4096).description(""))
+      ->capture_default_str();
+  command->add_flag("--list", request->list, "Print the names of the cases and stop");
+  command->add_flag("--json", request->json, "Print a list of objects, one per case");
+  command->callback([request] { bench(*request); });
+}
+
+}  // namespace treadle::cli

@@ -1,0 +1,42 @@
+// Cases that `treadle bench` measures. Each checks its result before it times anything.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "treadle/executor.h"
+
+namespace treadle::cli {
+
+// What a case found. Numbers that make no sense for its kind stay empty.
+struct Measured {
+  std::int64_t batch = 1, heads = 1, key_heads = 1, queries = 0, keys = 0;
+  std::optional<double> density{};      // visible pairs of all pairs
+  std::optional<double> run_density{};  // pairs inside runs of all pairs
+  double ms = 0;
+  std::optional<std::int64_t> bytes{};        // of the result
+  std::optional<std::int64_t> build_bytes{};  // the most memory in use while it was built
+  // A comparison that the case is about, and what it compares.
+  std::optional<double> ratio{};
+  std::string note{};
+};
+
+struct BenchCase {
+  std::string name;  // begins with its kind: forward-, backward-, decode-, layout-, compile-
+  std::string kind;
+  std::function<Measured(Executor&)> run;
+};
+
+std::vector<BenchCase> layout_cases();
+
+// The shortest of several runs, in milliseconds; runs more often the shorter they are.
+double best_ms(const std::function<void()>& work);
+
+// The most memory, in bytes, that the process had in use during work, beyond what it had before. 0 where the system does
+// not tell.
+std::int64_t peak_bytes(const std::function<void()>& work);
+
+}  // namespace treadle::cli

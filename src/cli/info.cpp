@@ -1,0 +1,47 @@
+// treadle info: what to write into a bug report.
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/libraries.h"
+#include "cli/machine.h"
+#include "cli/table.h"
+#include "treadle/version.h"
+
+namespace treadle::cli {
+namespace {
+
+#if defined(__clang__)
+constexpr const char* compiler = "Clang " __clang_version__;
+#elif defined(__GNUC__)
+constexpr const char* compiler = "GCC " __VERSION__;
+#else
+constexpr const char* compiler = "unknown";
+#endif
+
+void info(Format format) {
+  const Machine machine = this_machine();
+  Table table({"about", "name", "value"});
+  table.add({"treadle", "version", version()});
+  table.add({"treadle", "compiler", compiler});
+  table.add({"target", "architecture", machine.architecture});
+  table.add({"target", "cpu", machine.cpu});
+  table.add({"target", "vector extensions", machine.vector_extensions});
+  table.add({"target", "cores", machine.cores});
+  for (const Library& library : libraries()) {
+    table.add({"library", library.name, library.version});
+  }
+  print(table, format);
+}
+
+}  // namespace
+
+void add_info(CLI::App& program) {
+  CLI::App* command = program.add_subcommand(
+      "info", "Versions, the machine and its vector extensions: what a bug report needs");
+  command->footer("Example:\n  treadle info --json");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "Print a list of {about, name, value}");
+  command->callback([json] { info(*json ? Format::json : Format::text); });
+}
+
+}  // namespace treadle::cli

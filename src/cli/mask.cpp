@@ -1,0 +1,231 @@
+// treadle mask: a mask as text or by the name of a pattern in, a drawing and the work that it
+// leaves out.
+#include <fmt/core.h>
+
+#include <chrono>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "cli/capture_values.h"
+#include "cli/commands.h"
+#include "cli/mask_patterns.h"
+#include "cli/order_option.h"
+#include "cli/table.h"
+#include "cli/traced_mask.h"
+#include "layout/choose.h"
+#include "layout/picture.h"
+#include "layout/statistics.h"
+#include "treadle/mods.h"
+
+namespace treadle::cli {
+namespace {
+
+using layout::Extent;
+using layout::Layout;
+using layout::Mask;
+
+constexpr std::int64_t usual_height = 48;  // three vectors of AVX-512
+constexpr std::int64_t block = 128;        // what FlexAttention's masks are made of
+
+struct Request {
+  std::string expression;
+  std::string pattern;
+  std::vector<std::string> parameters, captures;
+  std::int64_t queries = 0, keys = 0, batch = 0, head = 0;
+  std::int64_t tile = 0;  // 0: not given
+  std::string order;
+  std::string output;
+  bool list = false, json = false;
+};
+
+// What was found out about a mask. Densities are shares of all pairs.
+struct Report {
+  std::string title;
+  Extent extent;
+  Layout layout;
+  double build_ms = 0;
+  double visible = 0, runs = 0, blocks = 0;
+};
+
+// --- the mask
+// -------------------------------------------------------------------------------------
+
+std::string title_of(const Request& request) {
+  std::string title = request.pattern;
+  for (const std::string& parameter : request.parameters) title += ' ' + parameter;
+  if (request.expression.empty()) return title.empty() ? "true" : title;
+  return title.empty() ? request.expression : title + " && " + request.expression;
+}
+
+// Pattern and text together: what both show, for the wanted batch and head.
+MaskMod mask_of(const Request& request, const Extent& extent) {
+  MaskMod mask;
+  if (!request.pattern.empty()) {
+    mask = pattern_mask(request.pattern, request.parameters, extent);
+  } else if (!request.parameters.empty()) {
+    base::fail("mask: --param \"{}\" is given without --pattern", request.parameters[0]);
+  }
+  const std::vector<Capture> captures = captures_with_values("mask", request.captures);
+  if (!request.expression.empty()) {
+    const MaskMod text = parse(request.expression, captures);
+    mask = request.pattern.empty() ? text : mask & text;
+  }
+  return [=, b0 = request.batch, h0 = request.head](Index b, Index h, Index q, Index kv) {
+    // Numbers in the shape of indices; simplify() leaves nothing of b and h.
+    return mask(b * 0 + b0, h * 0 + h0, q, kv);
+  };
+}
+
+layout::Tiles tiles_of(const Request& request, const Mask& mask, const Extent& extent,
+                       Executor& executor) {
+  const bool choose = request.order == "auto" || (request.order.empty() && request.tile == 0);
+  if (choose) {
+    if (request.tile != 0) {
+      base::fail("mask: --order auto chooses the height of the tiles too; leave --tile {} out",
+                 request.tile);
+    }
+    const layout::Choice choice = choose_order(mask, extent, {}, executor);
+    return {choice.order, extent.queries, choice.height};
+  }
+  const layout::Order order =
+      request.order.empty() ? layout::Order() : order_from("mask", request.order);
+  return {order, extent.queries, request.tile == 0 ? usual_height : request.tile};
+}
+
+Report look_at(const Request& request, const Mask& mask, const Extent& extent, Executor& executor) {
+  Report report{.title = title_of(request), .extent = extent};
+  const layout::Tiles tiles = tiles_of(request, mask, extent, executor);
+  const auto start = std::chrono::steady_clock::now();
+  report.layout = build(mask, extent, tiles, executor);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  report.build_ms = took.count();
+  const auto all = static_cast<double>(report.layout.all_pairs());
+  report.visible = static_cast<double>(visible_pairs(mask, report.layout, executor)) / all;
+  report.runs = static_cast<double>(report.layout.run_pairs()) / all;
+  report.blocks = block_density(mask, extent, block, executor);
+  return report;
+}
+
+// --- printing
+// -------------------------------------------------------------------------------------
+
+std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
+
+std::string work_of(const Report& report) {
+  return fmt::format("visible {}, runs {}, {} x {} blocks {}", percent(report.visible),
+                     percent(report.runs), block, block, percent(report.blocks));
+}
+
+void print_json(const Report& report) {
+  const layout::Tiles& tiles = report.layout.tiles();
+  Table table({"mask", "queries", "keys", "order", "tile", "visible", "runs", "blocks_128",
+               "run_count", "bytes", "build_ms"});
+  const auto share = [](double value) { return Cell(value, percent(value)); };
+  table.add({report.title,
+             report.extent.queries,
+             report.extent.keys,
+             to_text(tiles.order()),
+             tiles.height(),
+             share(report.visible),
+             share(report.runs),
+             share(report.blocks),
+             report.layout.run_count(),
+             report.layout.bytes(),
+             {report.build_ms, fmt::format("{:.3g}", report.build_ms)}});
+  print(table, Format::json);
+}
+
+void print_text(const Report& report, const layout::Picture& drawing) {
+  const layout::Tiles& tiles = report.layout.tiles();
+  fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
+             report.extent.queries, report.extent.keys, drawing.grid.queries_per_row,
+             drawing.grid.keys_per_column, to_terminal(drawing));
+  fmt::print("· empty  ▒ partial  █ full\n");
+  fmt::print("{}; {} runs, {} bytes, built in {:.3g} ms; order: {}, tiles of {}\n", work_of(report),
+             report.layout.run_count(), report.layout.bytes(), report.build_ms,
+             to_text(tiles.order()), tiles.height());
+}
+
+void mask(const Request& request) {
+  if (request.list) return print(pattern_table(), request.json ? Format::json : Format::text);
+  if (request.expression.empty() && request.pattern.empty()) {
+    base::fail("mask: neither a mask nor a --pattern is given; treadle mask --help shows both");
+  }
+  if (request.queries == 0) base::fail("mask: --q, the number of queries, is needed");
+  if (!request.output.empty()) layout::check_picture_path(request.output);
+
+  const Extent extent{.queries = request.queries,
+                      .keys = request.keys == 0 ? request.queries : request.keys};
+  const std::shared_ptr<Executor> executor = tbb_executor();
+  const TracedMask traced_mask = traced(mask_of(request, extent));
+  const Report report = look_at(request, traced_mask.mask, extent, *executor);
+  const auto drawn = [&](const layout::Grid& grid) {
+    return draw(traced_mask.mask, extent, 0, 0, grid, *executor);
+  };
+  if (!request.output.empty()) {
+    layout::Picture picture = drawn(image_grid(extent));
+    picture.title = report.title;
+    picture.work = work_of(report);
+    write_picture(picture, request.output);
+  }
+  if (request.json) {
+    print_json(report);
+  } else {
+    print_text(report, drawn(terminal_grid(extent)));
+  }
+}
+
+}  // namespace
+
+void add_mask(CLI::App& program) {
+  CLI::App* command = program.add_subcommand(
+      "mask", "Draws a mask, and tells the work that it leaves: pairs, runs, square blocks");
+  command->footer(
+      "Example:\n"
+      "  treadle mask \"q >= kv && q - kv < 256\" --q 1024\n"
+      "  treadle mask \"ids[q] == ids[kv]\" --capture ids:i32=0*100,1*28,2*128 --q 256 -o ids.png\n"
+      "  treadle mask --pattern fixed --param window=128 --q 1024 --order identity --tile 32\n\n"
+      "A pattern and a MASK together show what both show. Captures have values here:\n"
+      "name:dtype=values or name:dtype:shape=values, where 7*100 is a hundred times 7 and @FILE\n"
+      "the numbers of a file; a single number is a scalar.");
+  auto request = std::make_shared<Request>();
+  CLI::Validator a_length = CLI::Range(1, std::numeric_limits<int>::max());
+  a_length.description("");
+  CLI::Validator a_number = CLI::Range(0, std::numeric_limits<int>::max());
+  a_number.description("");
+  command->add_option("MASK", request->expression,
+                      "Which pairs see each other, from b, h, q, kv and captures");
+  command->add_option("--pattern", request->pattern, "A mask by its name");
+  // One value each: otherwise an option would swallow the MASK that follows it.
+  command
+      ->add_option("--param", request->parameters,
+                   "A parameter of the pattern, as name=number or name=list. Repeatable")
+      ->allow_extra_args(false);
+  command->add_flag("--list", request->list, "Show the patterns and their parameters");
+  command->add_option("--q", request->queries, "Queries")->check(a_length);
+  command->add_option("--kv", request->keys, "Keys, if not as many as queries")->check(a_length);
+  command->add_option("--batch", request->batch, "Which batch to look at")
+      ->check(a_number)
+      ->capture_default_str();
+  command->add_option("--head", request->head, "Which head to look at")
+      ->check(a_number)
+      ->capture_default_str();
+  command->add_option("--capture", request->captures, "A buffer that the mask reads. Repeatable")
+      ->allow_extra_args(false);
+  command->add_option(
+      "--order", request->order,
+      fmt::format("Which queries share a tile: {}, or auto, the default", order_forms));
+  command
+      ->add_option("--tile", request->tile,
+                   "Queries in a tile, 48 if not given; without --order they are in their order")
+      ->check(a_length);
+  command->add_option("-o,--output", request->output, "Also draw into this file, .png or .svg");
+  command->add_flag("--json", request->json, "Print numbers, as a list of one object; no drawing");
+  command->callback([request] { mask(*request); });
+}
+
+}  // namespace treadle::cli

@@ -1,0 +1,29 @@
+// Build: from a mask to its Layout, in parallel. The result is the same for any number of threads.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/graph.h"
+#include "layout/layout.h"
+#include "layout/selection.h"
+#include "treadle/executor.h"
+#include "treadle/view.h"
+
+namespace treadle::layout {
+
+// A mask and the memory of its captures, by slot.
+struct Mask {
+  ir::Graph graph;  // a bool that does not mention the score
+  std::vector<ConstView> memory;
+};
+
+// Throws treadle::Error for a graph that is no mask or memory that does not fit it.
+void check_mask(const Mask& mask);
+
+Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles, Executor& executor);
+
+// Only keys of the selection; no tile may cross a border of its query blocks (Order::Kind::blocks).
+Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles, Executor& executor);
+
+}  // namespace treadle::layout

@@ -1,0 +1,123 @@
+// In: a mask, lengths, weights per tile height; out: the cheapest candidate.
+#include "layout/choose.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "base/parallel.h"
+#include "layout/classify.h"
+
+namespace treadle::layout {
+namespace {
+
+using ir::Node;
+using ir::Op;
+
+// Tiles that a candidate is costed on: a few first, more if it may still win.
+constexpr std::int64_t first_look = 6;
+constexpr std::int64_t second_look = 64;
+
+// Constants that the mask divides by, with or without keeping the remainder.
+struct Numbers {
+  std::set<std::int64_t> moduli, divisors;
+};
+
+Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
+  Numbers numbers;
+  const auto add = [&](std::set<std::int64_t>& to, std::int64_t number) {
+    if (number > 1 && number < queries) to.insert(number);
+  };
+  for (const Node& node : mask.nodes()) {
+    if (node.operands.size() != 2) continue;
+    const Node& right = mask[node.operands[1]];
+    if (right.op != Op::constant || right.type != ir::Type::integer) continue;
+    const std::int64_t number = right.integer();
+    if (node.op == Op::mod) add(numbers.moduli, number);
+    if (node.op == Op::floor_div) add(numbers.divisors, number);
+    if (node.op == Op::shift_right && number > 0 && number < 32) add(numbers.divisors, std::int64_t{1} << number);
+    // x & 63 is x % 64.
+    const bool low_bits = number > 0 && std::has_single_bit(static_cast<std::uint64_t>(number) + 1);
+    if (node.op == Op::bit_and && low_bits) add(numbers.moduli, number + 1);
+  }
+  return numbers;
+}
+
+// Columns x weight of the tiles first, first + step, ..., scaled up to all tiles.
+double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice, const TileWeights& weights,
+                    passes::CaptureTables& tables, std::int64_t most_tiles) {
+  const Tiles tiles(choice.order, extent.queries, choice.height);
+  if (tiles.count() == 0) return 0;
+  Classifier classifier(mask.graph, tables, mask.memory);
+  const std::int64_t batches = mask.graph.uses(ir::Input::b) ? extent.batch : 1;
+  const std::int64_t heads = mask.graph.uses(ir::Input::h) ? extent.heads : 1;
+  const std::int64_t lists = batches * heads;
+  const std::int64_t total = tiles.count() * lists;
+  const std::int64_t samples = std::min(total, most_tiles);
+  double sum = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    // The middles of equal parts: the first and last tiles of a mask are seldom like the others.
+    const std::int64_t at = samples == total ? i : (2 * i + 1) * total / (2 * samples);
+    const std::int64_t list = at / tiles.count();
+    const std::int64_t tile = at % tiles.count();
+    std::vector<Run> runs;
+    classifier.classify(tiles, list / heads, list % heads, tile, tile, 0, extent.keys, {&runs, 1});
+    std::int64_t columns = 0;
+    for (const Run& run : runs) columns += run.length();
+    sum += static_cast<double>(columns) * weights.of(tiles.size(tile));
+  }
+  return sum * static_cast<double>(total) / static_cast<double>(samples);
+}
+
+}  // namespace
+
+std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent, const TileWeights& weights) {
+  std::vector<Choice> list;
+  const Numbers numbers = numbers_of(mask, extent.queries);
+  for (int vectors = 3; vectors >= 1; --vectors) {  // equal costs go to the first
+    const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
+    list.push_back({{}, height});
+    if (vectors == 3) list.push_back({{}, std::int64_t{4} * weights.lanes});
+  }
+  const auto heights = [&](const Order& order) {
+    for (int vectors = 1; vectors <= 4; ++vectors) {
+      list.push_back({order, static_cast<std::int64_t>(vectors) * weights.lanes});
+    }
+  };
+  for (const std::int64_t modulus : numbers.moduli) heights({.kind = Order::Kind::residue, .modulus = modulus});
+  for (const std::int64_t divisor : numbers.divisors) heights({.kind = Order::Kind::blocks, .modulus = divisor});
+  for (const std::int64_t width : numbers.moduli) {
+    if (!numbers.divisors.contains(width)) continue;
+    for (int vectors = 1; vectors <= 4; ++vectors) {
+      const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
+      for (std::int64_t columns = 2; columns < height && columns <= width; ++columns) {
+        if (height % columns != 0) continue;
+        list.push_back(
+            {{.kind = Order::Kind::rectangle, .modulus = width, .rows = height / columns, .columns = columns}, height});
+      }
+    }
+  }
+  return list;
+}
+
+Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights, Executor& executor) {
+  check_mask(mask);
+  check_extent(extent);
+  std::vector<Choice> list = candidates(mask.graph, extent, weights);
+  passes::CaptureTables tables(mask.memory);
+  const auto look = [&](std::int64_t most_tiles) {
+    base::parallel_for(executor, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
+      Choice& choice = list[static_cast<std::size_t>(i)];
+      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles);
+    });
+    return std::ranges::min_element(list, {}, &Choice::cost);
+  };
+  // Bad candidates are also slow to cost, so a few tiles are enough to drop them. Small masks are looked at whole.
+  if (extent.queries > second_look * weights.lanes) {
+    const double promising = 1.5 * look(first_look)->cost;
+    std::erase_if(list, [&](const Choice& choice) { return choice.cost > promising; });
+  }
+  return *look(second_look);
+}
+
+}  // namespace treadle::layout

@@ -1,0 +1,82 @@
+// A Layout: for each tile of queries, the runs of keys it has to look at.
+//
+//   for (const Run run : layout.runs(b, h, tile))
+//     run.begin() .. run.end(): columns; run.full(): every query of the tile sees all of them
+//
+// Exact at the grain of single columns: a column is in a run iff some query of the tile sees it, and it is in a full run
+// iff all do. Runs ascend, and neighbours differ in kind or are apart, so equal masks give equal layouts. A layout
+// depends on lengths and on the contents of captures; it is a value to be held and reused as long as those stay.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "layout/order.h"
+
+namespace treadle::layout {
+
+class Run {
+ public:
+  Run(std::int64_t begin, std::int64_t end, bool full)
+      : begin_(static_cast<std::uint32_t>(begin)),
+        end_(static_cast<std::uint32_t>(end) | (full ? full_bit : 0u)) {}
+
+  [[nodiscard]] std::int64_t begin() const { return begin_; }
+  [[nodiscard]] std::int64_t end() const { return end_ & ~full_bit; }
+  [[nodiscard]] std::int64_t length() const { return end() - begin(); }
+  [[nodiscard]] bool full() const { return (end_ & full_bit) != 0; }
+  bool operator==(const Run&) const = default;
+
+ private:
+  static constexpr std::uint32_t full_bit = 1u << 31;  // lengths are below 2^31
+  std::uint32_t begin_, end_;
+};
+
+struct Extent {
+  std::int64_t batch = 1, heads = 1, queries = 0, keys = 0;
+
+  bool operator==(const Extent&) const = default;
+};
+
+// Throws treadle::Error for what no layout can have.
+void check_extent(const Extent& extent);
+
+// Appends to a list of runs, joining neighbours of one kind.
+void append(std::vector<Run>& runs, std::int64_t begin, std::int64_t end, bool full);
+
+class Layout {
+ public:
+  Layout() = default;
+  // `runs` has one list per (batch or 1, head or 1, tile), in that order.
+  Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head, const std::vector<std::vector<Run>>& runs);
+
+  [[nodiscard]] const Extent& extent() const { return extent_; }
+  [[nodiscard]] const Tiles& tiles() const { return tiles_; }
+  // A mask that does not mention b or h has one layout for all of them.
+  [[nodiscard]] bool per_batch() const { return per_batch_; }
+  [[nodiscard]] bool per_head() const { return per_head_; }
+
+  [[nodiscard]] std::span<const Run> runs(std::int64_t b, std::int64_t h, std::int64_t tile) const;
+  [[nodiscard]] std::int64_t run_count() const { return static_cast<std::int64_t>(runs_.size()); }
+  [[nodiscard]] std::int64_t bytes() const;
+
+  // Pairs inside runs, over all batches and heads.
+  [[nodiscard]] std::int64_t run_pairs() const;
+  [[nodiscard]] std::int64_t all_pairs() const;
+
+  bool operator==(const Layout& other) const;
+
+ private:
+  Extent extent_;
+  Tiles tiles_;
+  bool per_batch_ = false, per_head_ = false;
+  std::vector<std::uint32_t> offsets_;  // where each list begins in runs_; one more at the end
+  std::vector<Run> runs_;
+};
+
+// "tile 3, queries 144..191: [0, 144) full, [144, 192) partial", for dumps; long layouts are cut.
+std::string to_text(const Layout& layout, std::int64_t most_tiles = 64);
+
+}  // namespace treadle::layout

@@ -1,0 +1,69 @@
+// Query orders: which queries share a tile.
+//
+//   Tiles tiles = make_tiles({.kind = Order::Kind::residue, .modulus = 128}, 4096, 48);
+//   tiles.queries(3)        0 based positions -> query indices of tile 3: 3 * ..., in steps of 128
+//
+// A tile is handled at once, its queries side by side in the lanes of a vector unit, against one key at a time. So tiles
+// whose queries see the same keys waste nothing: identity suits local masks, residue classes strided ones, rectangles
+// neighbourhoods on a grid. No order moves any data: a tile reads its queries by index.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "passes/box.h"
+
+namespace treadle::layout {
+
+struct Order {
+  enum class Kind : std::uint8_t {
+    identity,   // 0, 1, 2, ...
+    blocks,     // the same, but no tile crosses a multiple of `modulus`
+    residue,    // queries of equal q % modulus together, in ascending order
+    rectangle,  // of a grid of width `modulus`: `rows` x `columns` neighbours together
+  };
+  Kind kind = Kind::identity;
+  std::int64_t modulus = 1;
+  std::int64_t rows = 1, columns = 1;
+
+  bool operator==(const Order&) const = default;
+};
+
+std::string to_text(const Order& order);
+
+class Tiles {
+ public:
+  Tiles() = default;
+  Tiles(const Order& order, std::int64_t queries, std::int64_t height);
+
+  [[nodiscard]] const Order& order() const { return order_; }
+  [[nodiscard]] std::int64_t height() const { return height_; }    // the most that a tile holds
+  [[nodiscard]] std::int64_t queries() const { return queries_; }  // all of them
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(axes_.size()); }
+
+  // The queries of a tile, as one axis of a box.
+  [[nodiscard]] const passes::Axis& axis(std::int64_t tile) const { return axes_[static_cast<std::size_t>(tile)]; }
+  [[nodiscard]] std::int64_t size(std::int64_t tile) const {
+    return axis(tile).count * axis(tile).outer_count;
+  }
+  // The i-th query of a tile; rectangles go row by row.
+  [[nodiscard]] std::int64_t query(std::int64_t tile, std::int64_t i) const {
+    const passes::Axis& a = axis(tile);
+    return a.low + i % a.count * a.step + i / a.count * a.outer_step;
+  }
+
+  // The queries of neighbouring tiles first .. last as one axis, if they are one.
+  [[nodiscard]] std::optional<passes::Axis> joined(std::int64_t first, std::int64_t last) const;
+
+ private:
+  void add_line(std::int64_t low, std::int64_t count, std::int64_t step);
+
+  Order order_;
+  std::int64_t queries_ = 0;
+  std::int64_t height_ = 1;
+  std::vector<passes::Axis> axes_;
+};
+
+}  // namespace treadle::layout

@@ -1,0 +1,92 @@
+// In: a layout; out: a number.
+#include "layout/statistics.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "base/parallel.h"
+#include "ir/interpret.h"
+
+namespace treadle::layout {
+namespace {
+
+// The lists of a layout that differ: one per batch and head only where the mask mentions them.
+template <class F>
+void for_each_list(const Layout& layout, const F& f) {
+  for (std::int64_t b = 0; b < (layout.per_batch() ? layout.extent().batch : 1); ++b) {
+    for (std::int64_t h = 0; h < (layout.per_head() ? layout.extent().heads : 1); ++h) f(b, h);
+  }
+}
+
+// How many batches and heads share one list.
+std::int64_t sharing(const Layout& layout) {
+  return (layout.per_batch() ? 1 : layout.extent().batch) * (layout.per_head() ? 1 : layout.extent().heads);
+}
+
+}  // namespace
+
+std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& executor) {
+  const Tiles& tiles = layout.tiles();
+  std::atomic<std::int64_t> visible{0};
+  for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
+    base::parallel_for(executor, tiles.count(), [&](std::int64_t tile) {
+      ir::Interpreter<double> run(mask.graph, mask.memory);
+      std::vector<std::int64_t> q, kv;
+      std::int64_t count = 0;
+      for (const Run& part : layout.runs(b, h, tile)) {
+        if (part.full()) {
+          count += part.length() * tiles.size(tile);
+          continue;
+        }
+        for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
+          for (std::int64_t key = part.begin(); key < part.end(); ++key) {
+            q.push_back(tiles.query(tile, i));
+            kv.push_back(key);
+          }
+        }
+      }
+      run({.b = {&b, 1}, .h = {&h, 1}, .q = q, .kv = kv}, static_cast<std::int64_t>(q.size()));
+      count += std::ranges::count(run.booleans(0), 1);
+      visible += count;
+    });
+  });
+  return visible * sharing(layout);
+}
+
+double block_density(const Mask& mask, const Extent& extent, std::int64_t block, Executor& executor) {
+  const Layout layout = build(mask, extent, Tiles({}, extent.queries, block), executor);
+  std::int64_t pairs = 0;
+  for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
+    for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
+      std::int64_t done = 0;  // keys before this one belong to blocks that are counted
+      for (const Run& run : layout.runs(b, h, tile)) {
+        const std::int64_t begin = std::max(done, run.begin() / block * block);
+        const std::int64_t end = std::min((run.end() + block - 1) / block * block, extent.keys);
+        pairs += std::max<std::int64_t>(end - begin, 0) * layout.tiles().size(tile);
+        done = std::max(done, end);
+      }
+    }
+  });
+  const std::int64_t all = layout.all_pairs();
+  return all == 0 ? 0.0 : static_cast<double>(pairs * sharing(layout)) / static_cast<double>(all);
+}
+
+double TileWeights::of(std::int64_t size) const {
+  const std::int64_t vectors = (size + lanes - 1) / lanes;
+  if (vectors <= 4) return weight[std::max<std::int64_t>(vectors, 1) - 1];
+  return weight[3] * static_cast<double>(vectors) / 4;
+}
+
+double cost(const Layout& layout, const TileWeights& weights) {
+  double sum = 0;
+  for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
+    for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
+      std::int64_t columns = 0;
+      for (const Run& run : layout.runs(b, h, tile)) columns += run.length();
+      sum += static_cast<double>(columns) * weights.of(layout.tiles().size(tile));
+    }
+  });
+  return sum;
+}
+
+}  // namespace treadle::layout

@@ -1,0 +1,84 @@
+// The complete messages of views, tensors and executors.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "expect_error.h"
+#include "treadle/executor.h"
+#include "treadle/tensor.h"
+#include "treadle/view.h"
+
+namespace treadle {
+namespace {
+
+using test::expect_error;
+
+class ViewErrors : public testing::Test {
+ protected:
+  std::vector<float> data = std::vector<float>(6);
+  View view{data.data(), {2, 3}};
+};
+
+TEST_F(ViewErrors, IndexOutside) {
+  expect_error([&] { (void)view.at<float>({1, 3}); },
+               "view: index [1, 3] is outside of shape [2, 3] on axis 1");
+}
+
+TEST_F(ViewErrors, IndexOfAnotherRank) {
+  expect_error([&] { (void)view.at<float>({1}); },
+               "view: index [1] has 1 axes, shape [2, 3] has 2");
+}
+
+TEST_F(ViewErrors, ElementOfAnotherType) {
+  expect_error([&] { (void)view.at<double>({0, 0}); },
+               "view: the elements are f32, not f64 as asked for");
+}
+
+TEST_F(ViewErrors, NegativeLength) {
+  expect_error([&] { (void)View(data.data(), {2, -3}); },
+               "view: shape [2, -3] has the negative length -3");
+}
+
+TEST_F(ViewErrors, StridesOfAnotherRank) {
+  expect_error([&] { (void)View(data.data(), {2, 3}, {1}); },
+               "view: shape [2, 3] has 2 axes, strides [1] have 1");
+}
+
+TEST_F(ViewErrors, NoData) {
+  expect_error([&] { (void)View(nullptr, DType::f32, {2, 3}); },
+               "view: null data for the 6 elements of shape [2, 3]");
+}
+
+TEST_F(ViewErrors, TooManyElements) {
+  const std::int64_t length = std::int64_t{1} << 32;
+  expect_error([&] { (void)contiguous_strides({length, length}); },
+               "view: shape [4294967296, 4294967296] has more elements than 63 bits can count");
+}
+
+TEST_F(ViewErrors, TooManyBytes) {
+  const std::int64_t length = std::int64_t{1} << 62;
+  expect_error([&] { (void)Tensor(DType::f64, {length}); },
+               "tensor: f64 elements of shape [4611686018427387904] take more than 2^63 bytes");
+}
+
+TEST_F(ViewErrors, StridesThatReachTooFar) {
+  const std::int64_t stride = std::int64_t{1} << 62;
+  expect_error(
+      [&] { (void)View(data.data(), {2, 3}, {stride, 1}); },
+      "view: f32 elements of shape [2, 3] at strides [4611686018427387904, 1] reach further "
+      "than 2^63 bytes");
+}
+
+TEST_F(ViewErrors, DataOfATensorAsAnotherType) {
+  const Tensor tensor(DType::bf16, {2});
+  expect_error([&] { (void)tensor.data<f16>(); },
+               "view: the elements are bf16, not f16 as asked for");
+}
+
+TEST_F(ViewErrors, NegativeThreads) {
+  expect_error([] { (void)tbb_executor(-1); },
+               "tbb_executor: -1 threads; 0 means one per hardware thread");
+}
+
+}  // namespace
+}  // namespace treadle

@@ -1,0 +1,204 @@
+// Layouts are exact, whatever the mask, the tiles and the number of threads.
+#include "layout/build.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "brute_layout.h"
+#include "expect_error.h"
+#include "fuzz.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "passes/simplify.h"
+#include "random_graph.h"
+#include "random_points.h"
+
+namespace treadle::layout {
+namespace {
+
+Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
+
+void expect_exact(const Mask& mask, const Extent& extent, const Tiles& tiles,
+                  const Layout& layout) {
+  for (std::int64_t b = 0; b < extent.batch; ++b) {
+    for (std::int64_t h = 0; h < extent.heads; ++h) {
+      const auto sights = test::every_pair(mask, extent, b, h);
+      for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+        const auto runs = layout.runs(b, h, tile);
+        ASSERT_EQ(std::vector<Run>(runs.begin(), runs.end()),
+                  test::brute_runs(sights, extent, tiles, tile))
+            << ir::to_text(mask.graph) << "\n"
+            << to_text(layout);
+      }
+    }
+  }
+}
+
+std::vector<Order> orders() {
+  return {{},
+          {.kind = Order::Kind::blocks, .modulus = 20},
+          {.kind = Order::Kind::residue, .modulus = 7},
+          {.kind = Order::Kind::residue, .modulus = 300},
+          {.kind = Order::Kind::rectangle, .modulus = 16, .rows = 3, .columns = 5}};
+}
+
+TEST(Tiles, HoldEveryQueryOnce) {
+  for (const Order& order : orders()) {
+    for (const std::int64_t queries : {0, 1, 15, 16, 100, 257}) {
+      const Tiles tiles(order, queries, 16);
+      std::vector<int> seen(static_cast<std::size_t>(queries));
+      for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+        ASSERT_GE(tiles.size(tile), 1);
+        ASSERT_LE(tiles.size(tile), 16);
+        for (std::int64_t i = 0; i < tiles.size(tile); ++i)
+          ++seen[static_cast<std::size_t>(tiles.query(tile, i))];
+      }
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << to_text(order) << ", " << queries;
+    }
+  }
+}
+
+TEST(Build, KnownMasksAreExactInEveryOrder) {
+  const auto executor = tbb_executor(2);
+  for (const char* text :
+       {"true", "false", "q >= kv", "q >= kv && q - kv < 30", "(q - kv) % 7 == 0 && q >= kv",
+        "q // 20 == kv // 20", "abs(q % 16 - kv % 16) <= 2 && abs(q // 16 - kv // 16) <= 1",
+        "q * kv % 5 == 0", "q ^ kv < 9", "kv % 32 >= 28 || q // 32 == kv // 32",
+        "b * 10 + q >= kv + h", "float(q) * 0.5 < float(kv)", "q + 40 >= kv"}) {
+    const Mask mask = mask_of(text);
+    for (const Order& order : orders()) {
+      for (const Extent extent :
+           {Extent{2, 2, 100, 150}, Extent{1, 1, 257, 33}, Extent{1, 2, 1, 90}}) {
+        const Tiles tiles(order, extent.queries, 16);
+        expect_exact(mask, extent, tiles, build(mask, extent, tiles, *executor));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(Build, RandomMasksAreExact) {
+  const auto executor = tbb_executor(2);
+  for (int round = 0; round < test::fuzz_count(2000); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    test::Random random = test::rng(seed);
+    test::GraphOptions options = test::mask_options();
+    options.special_constants = seed % 3 == 0;
+    options.operations = static_cast<int>(3 + seed % 10);
+    const ir::Graph graph = test::random_graph(random, options);
+    const test::Captures memory =
+        test::random_captures(random, graph, {.shortest = seed % 2 == 0 ? 1 : 90, .longest = 100});
+    const Mask mask{graph, memory.views};
+    const Extent extent{test::random_int(random, 1, 2), test::random_int(random, 1, 2),
+                        test::random_int(random, 0, 90), test::random_int(random, 0, 90)};
+    const Tiles tiles(orders()[seed % 5], extent.queries, 15 + test::random_int(random, 0, 40));
+    expect_exact(mask, extent, tiles, build(mask, extent, tiles, *executor));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Build, IsTheSameForAnyNumberOfThreads) {
+  const Mask mask = mask_of("(q - kv) % 9 == 0 || abs(q - kv) < 5 + h");
+  const Extent extent{.batch = 3, .heads = 4, .queries = 900, .keys = 700};
+  const Tiles tiles({}, extent.queries, 48);
+  const Layout alone = build(mask, extent, tiles, *serial_executor());
+  for (const int threads : {2, 3, 7})
+    EXPECT_EQ(build(mask, extent, tiles, *tbb_executor(threads)), alone);
+  EXPECT_FALSE(alone.per_batch());
+  EXPECT_TRUE(alone.per_head());
+}
+
+TEST(Build, TailsCanBeFull) {
+  const Extent extent{.queries = 50, .keys = 70};
+  const Layout layout = build(mask_of("true"), extent, Tiles({}, 50, 48), *serial_executor());
+  EXPECT_EQ(to_text(layout),
+            "50 x 70 pairs, 2 tiles of up to 48 queries (identity), 2 runs, 108 bytes\n"
+            "tile 0, 48 queries from 0 in steps of 1: [0, 70) full\n"
+            "tile 1, 2 queries from 48 in steps of 1: [0, 70) full\n");
+}
+
+TEST(Build, DocumentIdsOfEveryType) {
+  const auto executor = tbb_executor(2);
+  const std::int64_t length = 500;
+  for (const DType dtype :
+       {DType::i64, DType::i32, DType::i16, DType::u8, DType::f32, DType::f64}) {
+    Tensor ids(dtype, {length});
+    for (std::int64_t i = 0; i < length; ++i)
+      base::store_int(ids.view().data(), dtype, i, i * i / 9000);
+    const std::vector<ir::Slot> slots{{"ids", dtype, 1}};
+    const Mask mask{ir::parse("ids[q] == ids[kv] && q >= kv", slots), {ids}};
+    const Extent extent{.queries = length, .keys = length};
+    const Tiles tiles({}, length, 48);
+    expect_exact(mask, extent, tiles, build(mask, extent, tiles, *executor));
+  }
+}
+
+TEST(Build, DenseArraysOfAnyStride) {
+  test::Random random = test::rng(1);
+  Tensor array(DType::boolean, {2, 3, 70, 90});
+  for (bool& x : array.data<bool>()) x = test::chance(random, 0.03);
+  const std::vector<ir::Slot> slots{{"m", DType::boolean, 4}};
+  const Mask mask{ir::parse("m[b, h, q, kv]", slots), {array}};
+  const Extent extent{2, 3, 70, 90};
+  for (const Order& order : orders()) {
+    const Tiles tiles(order, 70, 16);
+    expect_exact(mask, extent, tiles, build(mask, extent, tiles, *tbb_executor(2)));
+  }
+  // Transposed, and one head for all.
+  const ConstView view(array.view().data(), DType::boolean, {90, 70}, {1, 90});
+  const std::vector<ir::Slot> two{{"m", DType::boolean, 2}};
+  const Mask transposed{ir::parse("m[q, kv]", two), {view}};
+  const Extent swapped{2, 3, 90, 70};
+  const Tiles tiles({}, 90, 16);
+  expect_exact(transposed, swapped, tiles, build(transposed, swapped, tiles, *tbb_executor(2)));
+}
+
+TEST(Build, SelectionsLimitTheMask) {
+  const Extent extent{.queries = 100, .keys = 128};
+  const Selection selection =
+      select_blocks(extent, 32, 16, false, false, {{7, 0}, {}, {1, 2, 3}, {5}});
+  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 32}, 100, 32);
+  const Layout layout = build(mask_of("kv != 40"), selection, tiles, *serial_executor());
+  EXPECT_EQ(to_text(layout),
+            "100 x 128 pairs, 4 tiles of up to 32 queries (blocks of 32), 5 runs, 220 bytes\n"
+            "tile 0, 32 queries from 0 in steps of 1: [0, 16) full [112, 128) full\n"
+            "tile 1, 32 queries from 32 in steps of 1:\n"
+            "tile 2, 32 queries from 64 in steps of 1: [16, 40) full [41, 64) full\n"
+            "tile 3, 4 queries from 96 in steps of 1: [80, 96) full\n");
+}
+
+TEST(Build, BadInput) {
+  const auto executor = serial_executor();
+  EXPECT_ERROR((Tiles({}, -1, 48)), "layout: -1 queries; lengths are between 0 and 2147483647");
+  EXPECT_ERROR((Tiles({}, 10, 0)), "layout: tiles of height 0; the height must be at least 1");
+  EXPECT_ERROR(
+      (build(mask_of("true"), {.queries = 1, .keys = 1ll << 31}, Tiles({}, 1, 1), *executor)),
+      "layout: 2147483648 keys; lengths are between 0 and 2147483647");
+  EXPECT_ERROR(
+      (build(mask_of("score > 0.0"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
+      "layout: the mask mentions the score; which pairs are visible must not depend on it");
+  EXPECT_ERROR((build(mask_of("q + kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
+               "layout: the mask gives int; a mask gives one bool");
+  EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
+               "layout: tiles for 4 queries, the extent has 5");
+  const Extent extent{.queries = 64, .keys = 64};
+  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{0}})),
+               "selection: 1 lists given; 1 batches, 1 heads and 2 query blocks need 2");
+  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{4}, {}})),
+               "selection: key block 4 is selected; 64 keys in blocks of 16 make 4 blocks");
+  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{1, 1}, {}})),
+               "selection: key 16 is selected twice");
+  const Selection selection = select_blocks(extent, 32, 16, false, false, {{1}, {}});
+  EXPECT_ERROR((build(mask_of("true"), selection, Tiles({}, 64, 48), *executor)),
+               "layout: tile 0 crosses a border of the selection's blocks of 32 queries");
+  std::vector<float> floats(4);
+  const std::vector<ir::Slot> slots{{"ids", DType::i32, 1}};
+  const Mask changed{ir::parse("ids[q] == 0", slots), {ConstView(floats.data(), {4})}};
+  EXPECT_ERROR((build(changed, {.queries = 4, .keys = 1}, Tiles({}, 4, 4), *executor)),
+               "capture \"ids\" was compiled as i32, the call binds f32");
+}
+
+}  // namespace
+}  // namespace treadle::layout

@@ -1,0 +1,94 @@
+// The chosen order is about the cheapest, and makes strided and gridded masks nearly dense.
+#include "layout/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "fuzz.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "passes/simplify.h"
+
+namespace treadle::layout {
+namespace {
+
+Mask mask_of(std::string_view text) { return {passes::simplify(ir::parse(text, {})), {}}; }
+
+const char* const strided = "q >= kv && (q - kv) % 128 == 0";
+const char* const fixed = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
+
+double exact_cost(const Mask& mask, const Extent& extent, const Choice& choice, const TileWeights& weights) {
+  return cost(build(mask, extent, Tiles(choice.order, extent.queries, choice.height), *serial_executor()), weights);
+}
+
+TEST(Choose, IsWithinATenthOfTheBestCandidate) {
+  const auto executor = tbb_executor(2);
+  for (const char* text :
+       {"q >= kv", "q >= kv && q - kv < 100", "q >= kv && (q - kv) % 16 == 0", "q // 64 == kv // 64",
+        "q >= kv && (kv % 32 >= 28 || q // 32 == kv // 32)",
+        "abs(q % 32 - kv % 32) <= 2 && abs(q // 32 - kv // 32) <= 2", "(q & 15) == (kv & 15)", "(q >> 5) == (kv >> 5)",
+        "q * kv % 7 == 0", "false", "(q - kv) % 12 == h || q % 50 == kv % 50"}) {
+    for (const TileWeights& weights : {TileWeights{}, TileWeights{.lanes = 8, .weight = {10, 18, 27, 36}}}) {
+      for (const std::int64_t length : {100, 512, 800}) {
+        const Mask mask = mask_of(text);
+        const Extent extent{.heads = 2, .queries = length, .keys = length};
+        const Choice chosen = choose_order(mask, extent, weights, *executor);
+        double best = 1e300;
+        for (const Choice& candidate : candidates(mask.graph, extent, weights)) {
+          best = std::min(best, exact_cost(mask, extent, candidate, weights));
+        }
+        EXPECT_LE(exact_cost(mask, extent, chosen, weights), 1.1 * best)
+            << text << ", " << length << ": " << to_text(chosen.order) << ", " << chosen.height;
+      }
+    }
+  }
+}
+
+TEST(Choose, StridedMasksGetResidueClasses) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.queries = 4096, .keys = 4096};
+  const Mask mask = mask_of(strided);
+  const Choice choice = choose_order(mask, extent, {}, *executor);
+  EXPECT_EQ(choice.order, (Order{.kind = Order::Kind::residue, .modulus = 128}));
+  const Layout layout = build(mask, extent, Tiles(choice.order, 4096, choice.height), *executor);
+  const auto visible = static_cast<double>(visible_pairs(mask, layout, *executor));
+  EXPECT_LE(static_cast<double>(layout.run_pairs()), 2.0 * visible);
+}
+
+TEST(Choose, FixedMasksWasteLittleEvenInIdentityOrder) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.queries = 4096, .keys = 4096};
+  const Mask mask = mask_of(fixed);
+  const Layout layout = build(mask, extent, Tiles({}, 4096, 48), *executor);
+  const auto visible = static_cast<double>(visible_pairs(mask, layout, *executor));
+  EXPECT_LE(static_cast<double>(layout.run_pairs()), 1.15 * visible);
+  // Square blocks of 128 would touch nearly everything below the diagonal.
+  EXPECT_GE(block_density(mask, extent, 128, *executor), 3.5 * visible / static_cast<double>(layout.all_pairs()));
+}
+
+TEST(Choose, GridsGetRectangles) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.queries = 64 * 64, .keys = 64 * 64};
+  const Mask mask = mask_of("abs(q % 64 - kv % 64) <= 3 && abs(q // 64 - kv // 64) <= 3");
+  EXPECT_EQ(choose_order(mask, extent, {}, *executor).order.kind, Order::Kind::rectangle);
+}
+
+TEST(Statistics, CountEveryVisiblePair) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.batch = 2, .heads = 3, .queries = 70, .keys = 50};
+  std::int64_t expected = 0;
+  for (std::int64_t h = 0; h < 3; ++h) {
+    for (std::int64_t q = 0; q < 70; ++q) {
+      for (std::int64_t kv = 0; kv < 50; ++kv) expected += 2 * (q * kv % 7 < 3 + h);
+    }
+  }
+  const Mask mask = mask_of("q * kv % 7 < 3 + h");
+  for (const std::int64_t height : {1, 16, 48}) {
+    EXPECT_EQ(visible_pairs(mask, build(mask, extent, Tiles({}, 70, height), *executor), *executor), expected);
+  }
+  EXPECT_DOUBLE_EQ(block_density(mask_of("q >= kv"), {.queries = 100, .keys = 100}, 50, *executor), 0.75);
+}
+
+}  // namespace
+}  // namespace treadle::layout
