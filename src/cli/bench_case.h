@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,9 @@ std::vector<BenchCase> layout_cases();
 
 // The shortest of several runs, in milliseconds; runs more often the shorter they are.
 double best_ms(const std::function<void()>& work);
+
+// A plain loop that reads every byte once; gives their sum.
+std::uint64_t read_once(std::span<const std::byte> bytes);
 
 // The most memory, in bytes, that the process had in use during work, beyond what it had before. 0 where the system does
 // not tell.

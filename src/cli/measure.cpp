@@ -37,6 +37,12 @@ double best_ms(const std::function<void()>& work) {
   return best;
 }
 
+std::uint64_t read_once(std::span<const std::byte> bytes) {
+  std::uint64_t sum = 0;
+  for (const std::byte byte : bytes) sum += static_cast<std::uint64_t>(byte);
+  return sum;
+}
+
 std::int64_t peak_bytes(const std::function<void()>& work) {
   // Linux: writing 5 sets the high-water mark of memory in use back to what is in use now.
   std::ofstream("/proc/self/clear_refs") << "5";

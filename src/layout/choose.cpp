@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <numbers>
 #include <set>
 
 #include "base/parallel.h"
@@ -56,8 +58,10 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
   const std::int64_t samples = std::min(total, most_tiles);
   double sum = 0;
   for (std::int64_t i = 0; i < samples; ++i) {
-    // The middles of equal parts: the first and last tiles of a mask are seldom like the others.
-    const std::int64_t at = samples == total ? i : (2 * i + 1) * total / (2 * samples);
+    // Spread by the golden ratio: equal steps would fall into step with the classes of an order.
+    const double spread = static_cast<double>(i) * std::numbers::phi;
+    const std::int64_t at =
+        samples == total ? i : static_cast<std::int64_t>((spread - std::floor(spread)) * static_cast<double>(total));
     const std::int64_t list = at / tiles.count();
     const std::int64_t tile = at % tiles.count();
     std::vector<Run> runs;

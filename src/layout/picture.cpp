@@ -37,13 +37,14 @@ const char* glyph_of(BlockKind kind) {
   return "?";
 }
 
-// Labels of the key axis, each beginning over its column; one that would touch the last is left
-// out.
+// Labels of the key axis, each over the column that it begins; one that would touch the last is
+// left out.
 std::string key_axis(const Picture& picture, std::int64_t letters_per_cell) {
   std::string line;
   for (const std::int64_t key : ticks_of(picture.keys)) {
     const auto at = static_cast<std::size_t>(key / picture.grid.keys_per_column * letters_per_cell);
-    if (key == picture.keys || (!line.empty() && at < line.size() + 1)) continue;
+    if (key == picture.keys || key % picture.grid.keys_per_column != 0) continue;
+    if (!line.empty() && at < line.size() + 1) continue;
     line.append(at - line.size(), ' ').append(tick_label(key));
   }
   return line;
@@ -53,9 +54,8 @@ std::string key_axis(const Picture& picture, std::int64_t letters_per_cell) {
 std::vector<std::string> query_labels(const Picture& picture) {
   std::vector<std::string> labels(static_cast<std::size_t>(picture.rows));
   for (const std::int64_t query : ticks_of(picture.queries)) {
-    if (query == picture.queries) continue;
-    std::string& label = labels[static_cast<std::size_t>(query / picture.grid.queries_per_row)];
-    if (label.empty()) label = tick_label(query);
+    if (query == picture.queries || query % picture.grid.queries_per_row != 0) continue;
+    labels[static_cast<std::size_t>(query / picture.grid.queries_per_row)] = tick_label(query);
   }
   return labels;
 }

@@ -16,32 +16,39 @@ Selection::Selection(Extent extent, std::int64_t query_block, bool per_batch, bo
       per_head_(per_head),
       stretches_(std::move(stretches)) {
   check_extent(extent);
-  if (query_block < 1) base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
+  if (query_block < 1)
+    base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
   const std::int64_t lists =
       (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * query_blocks();
   if (static_cast<std::int64_t>(stretches_.size()) != lists) {
-    base::fail("selection: {} lists given; {} batches, {} heads and {} query blocks need {}", stretches_.size(),
-               per_batch ? extent.batch : 1, per_head ? extent.heads : 1, query_blocks(), lists);
+    base::fail("selection: {} lists given; {} batches, {} heads and {} query blocks need {}",
+               stretches_.size(), per_batch ? extent.batch : 1, per_head ? extent.heads : 1,
+               query_blocks(), lists);
   }
   for (auto& list : stretches_) {
     std::ranges::sort(list, {}, &Stretch::begin);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Stretch& s = list[i];
       if (s.begin < 0 || s.begin >= s.end || s.end > extent.keys) {
-        base::fail("selection: keys {} up to {} are selected; there are {}", s.begin, s.end, extent.keys);
+        base::fail("selection: keys {} up to {} are selected; there are {}", s.begin, s.end,
+                   extent.keys);
       }
-      if (i > 0 && s.begin < list[i - 1].end) base::fail("selection: key {} is selected twice", s.begin);
+      if (i > 0 && s.begin < list[i - 1].end)
+        base::fail("selection: key {} is selected twice", s.begin);
     }
   }
 }
 
-std::span<const Stretch> Selection::stretches(std::int64_t b, std::int64_t h, std::int64_t query_block) const {
+std::span<const Stretch> Selection::stretches(std::int64_t b, std::int64_t h,
+                                              std::int64_t query_block) const {
   const std::int64_t heads = per_head_ ? extent_.heads : 1;
-  const std::int64_t list = ((per_batch_ ? b : 0) * heads + (per_head_ ? h : 0)) * query_blocks() + query_block;
+  const std::int64_t list =
+      ((per_batch_ ? b : 0) * heads + (per_head_ ? h : 0)) * query_blocks() + query_block;
   return stretches_[static_cast<std::size_t>(list)];
 }
 
-Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t key_block, bool per_batch, bool per_head,
+Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t key_block,
+                        bool per_batch, bool per_head,
                         const std::vector<std::vector<std::int64_t>>& lists) {
   if (key_block < 1) base::fail("selection: key blocks of {}; they hold at least 1 key", key_block);
   const std::int64_t blocks = (extent.keys + key_block - 1) / key_block;
@@ -49,10 +56,11 @@ Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t ke
   for (std::size_t i = 0; i < lists.size(); ++i) {
     for (const std::int64_t block : lists[i]) {
       if (block < 0 || block >= blocks) {
-        base::fail("selection: key block {} is selected; {} keys in blocks of {} make {} blocks", block, extent.keys,
-                   key_block, blocks);
+        base::fail("selection: key block {} is selected; {} keys in blocks of {} make {} blocks",
+                   block, extent.keys, key_block, blocks);
       }
-      stretches[i].push_back({block * key_block, std::min((block + 1) * key_block, extent.keys), false});
+      stretches[i].push_back(
+          {block * key_block, std::min((block + 1) * key_block, extent.keys), false});
     }
   }
   return {extent, query_block, per_batch, per_head, std::move(stretches)};
@@ -61,7 +69,8 @@ Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t ke
 Selection select_tokens(const Extent& extent, std::int64_t query_block, const ConstView& tokens,
                         const std::optional<ConstView>& counts) {
   check_extent(extent);
-  if (query_block < 1) base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
+  if (query_block < 1)
+    base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
   const std::int64_t rows = (extent.queries + query_block - 1) / query_block;
   const IntegerLists lists("selection", "tokens", tokens, counts, extent, rows);
   std::vector<std::vector<Stretch>> stretches;
@@ -73,7 +82,8 @@ Selection select_tokens(const Extent& extent, std::int64_t query_block, const Co
         auto& list = stretches.emplace_back();
         for (const std::int64_t key : keys) {
           if (key < 0 || key >= extent.keys) {
-            base::fail("selection: {}: key {} is selected; there are {}{}", place_of(b, h, row), key, extent.keys,
+            base::fail("selection: {}: key {} is selected; there are {}{}", place_of(b, h, row),
+                       key, extent.keys,
                        key < 0 && !counts ? ". Lists that are filled up need counts" : "");
           }
           if (list.empty() || list.back().end < key) {

@@ -102,7 +102,7 @@ TEST(Mask, CapturesHaveValues) {
   EXPECT_EQ(visible({"ids:i64=0*3,7"}, "ids[q] == ids[kv]"), 10);
   EXPECT_EQ(visible({"size:i64=2"}, "abs(q - kv) < size"), 10);
   EXPECT_EQ(visible({"x:f32:2x2=0.5,1,-1,2"}, "x[q % 2, kv % 2] > 0.75"), 8);
-  EXPECT_EQ(visible({"one:boolean:1=1"}, "one[0]"), 16);
+  EXPECT_EQ(visible({"one:bool:1=1"}, "one[0]"), 16);
   const auto file = std::filesystem::path(::testing::TempDir()) / "treadle_ids.txt";
   std::ofstream(file) << "1\n1\n2\n3\n";
   EXPECT_EQ(visible({"ids:i32=@" + file.string()}, "ids[q] == ids[kv]"), 6);

@@ -91,8 +91,10 @@ TEST(Picture, GridsKeepWithinTheirSizes) {
 
 TEST(Picture, Terminal) {
   EXPECT_EQ(to_terminal(causal(10, 12, {.queries_per_row = 4, .keys_per_column = 3})),
-            "  kv 0 2 6 \n"
-            "q  0 ▒▒▒▒····\n");
+            " kv 0   6\n"
+            "q 0 ▒▒▒▒····\n"
+            "  4 ██▒▒▒▒··\n"
+            "  8 ██████▒▒\n");
 }
 
 TEST(Picture, Ticks) {
