@@ -2,8 +2,10 @@
 #include "layout/choose.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <set>
 
@@ -20,7 +22,7 @@ using ir::Op;
 constexpr std::int64_t first_look = 6;
 constexpr std::int64_t second_look = 64;
 
-// Constants that the mask divides by, with or without keeping the remainder.
+// Constants by which the mask divides something that depends on the query; with others no order helps.
 struct Numbers {
   std::set<std::int64_t> moduli, divisors;
 };
@@ -30,8 +32,13 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
   const auto add = [&](std::set<std::int64_t>& to, std::int64_t number) {
     if (number > 1 && number < queries) to.insert(number);
   };
-  for (const Node& node : mask.nodes()) {
-    if (node.operands.size() != 2) continue;
+  std::vector<bool> depends(static_cast<std::size_t>(mask.size()));
+  for (ir::NodeId id = 0; id < mask.size(); ++id) {
+    const Node& node = mask[id];
+    depends[static_cast<std::size_t>(id)] =
+        (node.op == Op::input && node.input == ir::Input::q) ||
+        std::ranges::any_of(node.operands, [&](ir::NodeId o) { return depends[static_cast<std::size_t>(o)]; });
+    if (node.operands.size() != 2 || !depends[static_cast<std::size_t>(node.operands[0])]) continue;
     const Node& right = mask[node.operands[1]];
     if (right.op != Op::constant || right.type != ir::Type::integer) continue;
     const std::int64_t number = right.integer();
@@ -45,9 +52,13 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
   return numbers;
 }
 
-// Columns x weight of the tiles first, first + step, ..., scaled up to all tiles.
+// A candidate that costs so many times the best of the first look does not get a second one.
+constexpr double hopeless = 1.5;
+
+// Columns x weight of some tiles, scaled up to all tiles. Stops when it is clear that the result is above `limit`; then
+// it is some number above it.
 double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice, const TileWeights& weights,
-                    passes::CaptureTables& tables, std::int64_t most_tiles) {
+                    passes::CaptureTables& tables, std::int64_t most_tiles, const std::atomic<double>& limit) {
   const Tiles tiles(choice.order, extent.queries, choice.height);
   if (tiles.count() == 0) return 0;
   Classifier classifier(mask.graph, tables, mask.memory);
@@ -56,8 +67,9 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
   const std::int64_t lists = batches * heads;
   const std::int64_t total = tiles.count() * lists;
   const std::int64_t samples = std::min(total, most_tiles);
+  const double scale = static_cast<double>(total) / static_cast<double>(samples);
   double sum = 0;
-  for (std::int64_t i = 0; i < samples; ++i) {
+  for (std::int64_t i = 0; i < samples && sum * scale <= limit; ++i) {
     // Spread by the golden ratio: equal steps would fall into step with the classes of an order.
     const double spread = static_cast<double>(i) * std::numbers::phi;
     const std::int64_t at =
@@ -70,7 +82,7 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
     for (const Run& run : runs) columns += run.length();
     sum += static_cast<double>(columns) * weights.of(tiles.size(tile));
   }
-  return sum * static_cast<double>(total) / static_cast<double>(samples);
+  return sum * scale;
 }
 
 }  // namespace
@@ -110,15 +122,21 @@ Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& w
   std::vector<Choice> list = candidates(mask.graph, extent, weights);
   passes::CaptureTables tables(mask.memory);
   const auto look = [&](std::int64_t most_tiles) {
+    // Bad candidates are also slow to cost, so they are given up early. Whoever is dropped is so for any order of events:
+    // the limit never falls below what the best candidate allows.
+    std::atomic<double> limit{std::numeric_limits<double>::infinity()};
     base::parallel_for(executor, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
       Choice& choice = list[static_cast<std::size_t>(i)];
-      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles);
+      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles, limit);
+      double now = limit;
+      while (hopeless * choice.cost < now && !limit.compare_exchange_weak(now, hopeless * choice.cost)) {
+      }
     });
     return std::ranges::min_element(list, {}, &Choice::cost);
   };
-  // Bad candidates are also slow to cost, so a few tiles are enough to drop them. Small masks are looked at whole.
+  // Small masks are looked at whole.
   if (extent.queries > second_look * weights.lanes) {
-    const double promising = 1.5 * look(first_look)->cost;
+    const double promising = hopeless * look(first_look)->cost;
     std::erase_if(list, [&](const Choice& choice) { return choice.cost > promising; });
   }
   return *look(second_look);
