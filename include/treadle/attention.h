@@ -10,9 +10,10 @@
 //
 //   S = mask ? score_mod(scale * <q, k>) : -inf       out = softmax(S) v       lse = ln sum exp S
 //
-// q is [batch, heads, queries, dim], k [batch, key heads, keys, dim], v [batch, key heads, keys, value dim]; heads is a
-// multiple of key heads, and the batch of k and v may be 1. Types are f64, f32, bf16 or f16, one for each of the three.
-// Sums are kept in f32 (f64 if any input is). A query that sees nothing gives zeros and lse = -inf.
+// q is [batch, heads, queries, dim], k [batch, key heads, keys, dim], v [batch, key heads, keys,
+// value dim]; heads is a multiple of key heads, and the batch of k and v may be 1. Types are f64,
+// f32, bf16 or f16, one for each of the three. Sums are kept in f32 (f64 if any input is). A query
+// that sees nothing gives zeros and lse = -inf.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,7 @@ struct Inputs {
 
 // What may differ from call to call without compiling anew.
 struct Call {
-  std::vector<Capture> captures;       // bound instead of those that were given when compiled, by name
+  std::vector<Capture> captures;  // bound instead of those that were given when compiled, by name
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
 };
 
@@ -100,13 +101,14 @@ struct TensorSpec {
   Dims strides;  // in what Shapes gives: those of the tensors that forward and backward allocate
 
   TensorSpec() = default;
-  TensorSpec(DType type, Dims dims) : dtype(type), shape(std::move(dims)), strides(contiguous_strides(shape)) {}
+  TensorSpec(DType type, Dims dims)
+      : dtype(type), shape(std::move(dims)), strides(contiguous_strides(shape)) {}
 };
 
 // Everything about the results of a call that does not depend on data.
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
-  std::int64_t forward_scratch = 0;   // bytes of working memory a thread needs at most
+  std::int64_t forward_scratch = 0;  // bytes of working memory a thread needs at most
   std::int64_t backward_scratch = 0;
 };
 
@@ -125,11 +127,14 @@ class TREADLE_API Attention {
   void forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call = {}) const;
 
   [[nodiscard]] Backward backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
-                                  const std::optional<ConstView>& dlse = std::nullopt, const Call& call = {}) const;
-  void backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved, const ConstView& dout,
-                     const std::optional<ConstView>& dlse = std::nullopt, const Call& call = {}) const;
+                                  const std::optional<ConstView>& dlse = std::nullopt,
+                                  const Call& call = {}) const;
+  void backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved,
+                     const ConstView& dout, const std::optional<ConstView>& dlse = std::nullopt,
+                     const Call& call = {}) const;
 
-  // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches no data.
+  // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches
+  // no data.
   [[nodiscard]] Shapes shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const;
 
   [[nodiscard]] std::vector<CaptureInfo> captures() const;
@@ -147,6 +152,7 @@ class TREADLE_API Attention {
 TREADLE_API Attention compile(const Options& options);
 
 // compile and forward in one call.
-TREADLE_API Forward attention(const Inputs& inputs, const Options& options = {}, const Call& call = {});
+TREADLE_API Forward attention(const Inputs& inputs, const Options& options = {},
+                              const Call& call = {});
 
 }  // namespace treadle

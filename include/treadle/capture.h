@@ -1,11 +1,13 @@
 // Captures: data that a mod reads besides its score and its indices.
 //
 //   Capture slopes("slopes", View(data.data(), {heads}));     // a buffer, read as slopes(h)
-//   Capture window("window", std::int64_t{128});              // a run-time scalar, used as it is: q - kv < window
-//   Capture ids("ids", std::make_shared<const Tensor>(...));  // a buffer that the capture and its copies keep alive
+//   Capture window("window", std::int64_t{128});              // a run-time scalar, used as it is
+//   Capture ids("ids", std::make_shared<const Tensor>(...));  // a buffer that the capture keeps
+//   alive
 //
-// The graph of a mod knows a capture by name, element type and rank only. Which memory it is, or which value, is bound
-// at each call; what is given here is what a call uses if it binds nothing else. Changing it compiles nothing anew.
+// The graph of a mod knows a capture by name, element type and rank only. Which memory it is, or
+// which value, is bound at each call; what is given here is what a call uses if it binds nothing
+// else. Changing it compiles nothing anew.
 #pragma once
 
 #include <concepts>
@@ -41,11 +43,12 @@ class TREADLE_API Capture {
  public:
   // Memory that the caller keeps alive until the last call that uses it.
   Capture(std::string name, ConstView view) : name_(std::move(name)), view_(std::move(view)) {}
-  // Without a name it is called c0, c1, ... in the order in which the score mod, then the mask, reads such captures;
-  // of nested reads the inner one comes first.
+  // Without a name it is called c0, c1, ... in the order in which the score mod, then the mask,
+  // reads such captures; of nested reads the inner one comes first.
   explicit Capture(ConstView view) : view_(std::move(view)) {}
 
-  // Memory that lives as long as any copy of the capture, so a function may return a mod that reads it.
+  // Memory that lives as long as any copy of the capture, so a function may return a mod that reads
+  // it.
   Capture(std::string name, std::shared_ptr<const Tensor> tensor) : name_(std::move(name)) {
     if (tensor == nullptr) detail::fail_no_tensor(name_);
     view_ = *tensor;

@@ -3,7 +3,8 @@
 //   try { ... } catch (const treadle::Error& e) { std::cerr << e.what(); }
 //   forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
 //
-// The message names the call, the numbers seen and the rule. A call that throws has written nothing.
+// The message names the call, the numbers seen and the rule. A call that throws has written
+// nothing.
 #pragma once
 
 #include <stdexcept>

@@ -4,8 +4,8 @@
 //   MaskMod  causal   = [](Index, Index, Index q, Index kv) { return q >= kv; };
 //   MaskMod  same     = parse("q // 64 == kv // 64");
 //
-// A mod is a function: it may be called inside another one, so mods compose (treadle/mods.h has the common ones).
-// Nothing is computed until compile() traces it.
+// A mod is a function: it may be called inside another one, so mods compose (treadle/mods.h has the
+// common ones). Nothing is computed until compile() traces it.
 #pragma once
 
 #include <concepts>
@@ -27,8 +27,8 @@ struct Parsed;  // a graph and its captures; internal
 
 namespace detail {
 
-// A function of these traced values whose result is one, or a number. It is kept, so it must be copyable, and it must
-// not change when called: a mod has no side effects.
+// A function of these traced values whose result is one, or a number. It is kept, so it must be
+// copyable, and it must not change when called: a mod has no side effects.
 template <class F, class... Arguments>
 concept ModFunction =
     std::copy_constructible<F> && std::invocable<const F&, const Arguments&...> &&
@@ -49,29 +49,35 @@ class TREADLE_API Expression {
   [[nodiscard]] Value operator()(const Score& score, const Index& b, const Index& h, const Index& q,
                                  const Index& kv) const;
   // Without a score; an expression that mentions it is refused.
-  [[nodiscard]] Value operator()(const Index& b, const Index& h, const Index& q, const Index& kv) const;
+  [[nodiscard]] Value operator()(const Index& b, const Index& h, const Index& q,
+                                 const Index& kv) const;
 
  private:
   std::shared_ptr<const trace::Parsed> parsed_;
 };
 
-// Reads a mod from text: parse("score + slopes[h] * (kv - q)", {{"slopes", slopes}}). The grammar is in docs/text.md;
-// errors show the line with a caret.
+// Reads a mod from text: parse("score + slopes[h] * (kv - q)", {{"slopes", slopes}}). The grammar
+// is in docs/text.md; errors show the line with a caret.
 TREADLE_API Expression parse(std::string_view text, const std::vector<Capture>& captures = {});
 
 class TREADLE_API ScoreMod {
  public:
-  using Function = std::function<Operand(const Score&, const Index&, const Index&, const Index&, const Index&)>;
+  using Function =
+      std::function<Operand(const Score&, const Index&, const Index&, const Index&, const Index&)>;
 
   ScoreMod() = default;  // leaves scores as they are
   template <class F>
-    requires(!std::same_as<F, ScoreMod> && detail::ModFunction<F, Score, Index, Index, Index, Index>)
+    requires(!std::same_as<F, ScoreMod> &&
+             detail::ModFunction<F, Score, Index, Index, Index, Index>)
   ScoreMod(F function)  // NOLINT: a lambda is a score mod
-      : function_([f = std::move(function)](const Score& s, const Index& b, const Index& h, const Index& q,
-                                            const Index& kv) { return Operand(f(s, b, h, q, kv)); }) {}
+      : function_([f = std::move(function)](const Score& s, const Index& b, const Index& h,
+                                            const Index& q, const Index& kv) {
+          return Operand(f(s, b, h, q, kv));
+        }) {}
 
   // The new score of a pair, for mods that are made of mods.
-  Float operator()(const Score& s, const Index& b, const Index& h, const Index& q, const Index& kv) const;
+  Float operator()(const Score& s, const Index& b, const Index& h, const Index& q,
+                   const Index& kv) const;
 
  private:
   Function function_;
@@ -85,9 +91,8 @@ class TREADLE_API MaskMod {
   template <class F>
     requires(!std::same_as<F, MaskMod> && detail::ModFunction<F, Index, Index, Index, Index>)
   MaskMod(F function)  // NOLINT: a lambda is a mask
-      : function_([f = std::move(function)](const Index& b, const Index& h, const Index& q, const Index& kv) {
-          return Operand(f(b, h, q, kv));
-        }) {}
+      : function_([f = std::move(function)](const Index& b, const Index& h, const Index& q,
+                                            const Index& kv) { return Operand(f(b, h, q, kv)); }) {}
 
   // The visibility of a pair, for masks that are made of masks.
   Bool operator()(const Index& b, const Index& h, const Index& q, const Index& kv) const;

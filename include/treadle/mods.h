@@ -1,4 +1,5 @@
-// The common score mods and masks. Each is a few lines over treadle/trace.h: copy one to write your own.
+// The common score mods and masks. Each is a few lines over treadle/trace.h: copy one to write your
+// own.
 //
 //   options.score_mod = mods::alibi(slopes);
 //   options.mask = mods::causal() & mods::window(1024);
@@ -21,7 +22,8 @@ inline ScoreMod alibi(const Capture& slopes) {
   return [=](Score s, Index, Index h, Index q, Index kv) { return s + slopes(h) * (kv - q); };
 }
 
-// score + table[h, clamp(q - kv, -reach, reach) + reach], a table of [heads, 2 * reach + 1] learnable numbers
+// score + table[h, clamp(q - kv, -reach, reach) + reach], a table of [heads, 2 * reach + 1]
+// learnable numbers
 inline ScoreMod relative_bias(const Capture& table, std::int64_t reach) {
   return [=](Score s, Index, Index h, Index q, Index kv) {
     return s + table(h, clamp(q - kv, -reach, reach) + reach);
@@ -35,7 +37,9 @@ inline ScoreMod soft_cap(double cap) {
 
 // second(first(score))
 inline ScoreMod chain(const ScoreMod& first, const ScoreMod& second) {
-  return [=](Score s, Index b, Index h, Index q, Index kv) { return second(first(s, b, h, q, kv), b, h, q, kv); };
+  return [=](Score s, Index b, Index h, Index q, Index kv) {
+    return second(first(s, b, h, q, kv), b, h, q, kv);
+  };
 }
 
 // ---- masks ----

@@ -1,14 +1,17 @@
 // Traced values: what a score mod or a mask computes with.
 //
-//   auto alibi  = [&](Score s, Index b, Index h, Index q, Index kv) { return s + slopes(h) * (kv - q); };
+//   auto alibi = [&](Score s, Index, Index h, Index q, Index kv) {
+//     return s + slopes(h) * (kv - q);
+//   };
 //   auto window = [](Index, Index, Index q, Index kv) { return q >= kv && q - kv < 128; };
 //
-// The function is called once, with symbols; operators and the functions below write down what is to be computed. A
-// captured View, Tensor or Capture is indexed with (); its values may change from call to call, C++ numbers are fixed.
+// The function is called once, with symbols; operators and the functions below write down what is
+// to be computed. A captured View, Tensor or Capture is indexed with (); its values may change from
+// call to call, C++ numbers are fixed.
 //
-// Float, Index and Bool are known when your program is compiled, a Value (an element of a captured buffer) when it is
-// traced. `/` yields a float and takes no two integers: floor_div and % do, rounding down as in Python. There is no
-// `if` on a traced value; where() chooses.
+// Float, Index and Bool are known when your program is compiled, a Value (an element of a captured
+// buffer) when it is traced. `/` yields a float and takes no two integers: floor_div and % do,
+// rounding down as in Python. There is no `if` on a traced value; where() chooses.
 #pragma once
 
 #include <concepts>
@@ -39,7 +42,8 @@ class TREADLE_API Value {
   Value(std::shared_ptr<trace::Recorder> recorder, std::int32_t node)
       : recorder_(std::move(recorder)), node_(node) {}
 
-  // What is computed without the score and the indices. It is written down when it meets a traced value.
+  // What is computed without the score and the indices. It is written down when it meets a traced
+  // value.
   explicit Value(std::shared_ptr<const trace::Loose> loose) : loose_(std::move(loose)) {}
 
   // A traced value has no truth yet: use where(), && and ||.
@@ -73,16 +77,17 @@ using Score = Float;
 // What may stand beside a traced value: another one, a C++ number, or a captured scalar.
 class TREADLE_API Operand {
  public:
-  Operand(const Value& value) : value_(value) {}                           // NOLINT
-  Operand(const Capture& scalar);                                          // NOLINT
-  Operand(const ConstView& scalar) : Operand(Capture(scalar)) {}           // NOLINT
-  Operand(const View& scalar) : Operand(Capture(scalar)) {}                // NOLINT
-  Operand(const Tensor& scalar) : Operand(Capture(ConstView(scalar))) {}   // NOLINT
+  Operand(const Value& value) : value_(value) {}                          // NOLINT
+  Operand(const Capture& scalar);                                         // NOLINT
+  Operand(const ConstView& scalar) : Operand(Capture(scalar)) {}          // NOLINT
+  Operand(const View& scalar) : Operand(Capture(scalar)) {}               // NOLINT
+  Operand(const Tensor& scalar) : Operand(Capture(ConstView(scalar))) {}  // NOLINT
   template <std::floating_point T>
   Operand(T number) : kind_(Kind::real), real_(static_cast<double>(number)) {}  // NOLINT
   template <std::integral T>
   Operand(T number)  // NOLINT
-      : kind_(std::same_as<T, bool> ? Kind::boolean : Kind::integer), integer_(detail::to_int64(number)) {}
+      : kind_(std::same_as<T, bool> ? Kind::boolean : Kind::integer),
+        integer_(detail::to_int64(number)) {}
 
   enum class Kind : std::uint8_t { value, real, integer, boolean };
   [[nodiscard]] Kind kind() const { return kind_; }
@@ -111,8 +116,9 @@ consteval Known known() {
     return Known::boolean;
   } else if constexpr (std::derived_from<U, Index> || std::integral<U>) {
     return Known::integer;
-  } else if constexpr (std::derived_from<U, Value> || std::same_as<U, Capture> || std::same_as<U, View> ||
-                       std::same_as<U, ConstView> || std::same_as<U, Tensor>) {
+  } else if constexpr (std::derived_from<U, Value> || std::same_as<U, Capture> ||
+                       std::same_as<U, View> || std::same_as<U, ConstView> ||
+                       std::same_as<U, Tensor>) {
     return Known::later;
   } else {
     return Known::not_an_operand;
@@ -135,14 +141,16 @@ inline constexpr bool all_bool = ((known<T>() == Known::boolean) && ...);
 
 // Sums and the like: a float with any float, an integer with integers and bools.
 template <class... T>
-using Arithmetic = std::conditional_t<any_real<T...>, Float, std::conditional_t<any_later<T...>, Value, Index>>;
+using Arithmetic =
+    std::conditional_t<any_real<T...>, Float, std::conditional_t<any_later<T...>, Value, Index>>;
 template <class... T>
 using Choice = std::conditional_t<all_bool<T...>, Bool, Arithmetic<T...>>;
 
 template <class... T>
 concept Whole = Operands<T...> && !any_real<T...>;
 template <class... T>
-concept Truths = Operands<T...> && ((known<T>() == Known::boolean || known<T>() == Known::later) && ...);
+concept Truths =
+    Operands<T...> && ((known<T>() == Known::boolean || known<T>() == Known::later) && ...);
 // Not two integers: what would 7 / 2 be?
 template <class A, class B>
 concept Divisible = Operands<A, B> && (any_real<A, B> || any_later<A, B>);
@@ -155,11 +163,11 @@ TREADLE_API Value load(const Capture& capture, std::initializer_list<Operand> in
 
 }  // namespace detail
 
-#define TREADLE_INFIX(symbol, name, Accepts, Result)  \
-  template <class A, class B>                         \
-    requires detail::Accepts<A, B>                    \
-  Result operator symbol(const A& a, const B& b) {    \
-    return Result(detail::apply(name, {a, b}));       \
+#define TREADLE_INFIX(symbol, name, Accepts, Result) \
+  template <class A, class B>                        \
+    requires detail::Accepts<A, B>                   \
+  Result operator symbol(const A& a, const B& b) {   \
+    return Result(detail::apply(name, {a, b}));      \
   }
 #define TREADLE_COMMA ,
 TREADLE_INFIX(+, "add", Operands, detail::Arithmetic<A TREADLE_COMMA B>)
@@ -180,11 +188,11 @@ TREADLE_INFIX(||, "logical_or", Truths, Bool)
 #undef TREADLE_INFIX
 
 // On bools these are the logical operations.
-#define TREADLE_BITS(symbol, name)                                                                        \
-  template <class A, class B>                                                                             \
-    requires detail::Whole<A, B>                                                                          \
-  detail::Choice<A, B> operator symbol(const A& a, const B& b) {                                          \
-    return detail::Choice<A, B>(detail::apply_bits(name, {a, b}));                                        \
+#define TREADLE_BITS(symbol, name)                                 \
+  template <class A, class B>                                      \
+    requires detail::Whole<A, B>                                   \
+  detail::Choice<A, B> operator symbol(const A & a, const B & b) { \
+    return detail::Choice<A, B>(detail::apply_bits(name, {a, b})); \
   }
 TREADLE_BITS(&, "bit_and")
 TREADLE_BITS(|, "bit_or")
@@ -208,16 +216,16 @@ detail::Choice<A> operator~(const A& a) {
   return detail::Choice<A>(detail::apply_bits("bit_not", {a}));
 }
 
-#define TREADLE_FUNCTION_1(name, Result)          \
-  template <detail::Traced A>                     \
-  Result name(const A& a) {                       \
-    return Result(detail::apply(#name, {a}));     \
+#define TREADLE_FUNCTION_1(name, Result)      \
+  template <detail::Traced A>                 \
+  Result name(const A& a) {                   \
+    return Result(detail::apply(#name, {a})); \
   }
-#define TREADLE_FUNCTION_2(name, Accepts, Result)     \
-  template <class A, class B>                         \
-    requires detail::Accepts<A, B>                    \
-  Result name(const A& a, const B& b) {               \
-    return Result(detail::apply(#name, {a, b}));      \
+#define TREADLE_FUNCTION_2(name, Accepts, Result) \
+  template <class A, class B>                     \
+    requires detail::Accepts<A, B>                \
+  Result name(const A& a, const B& b) {           \
+    return Result(detail::apply(#name, {a, b}));  \
   }
 TREADLE_FUNCTION_1(abs, detail::Arithmetic<A>)
 TREADLE_FUNCTION_1(sign, detail::Arithmetic<A>)

@@ -1,4 +1,5 @@
-// All of Treadle. `#include <treadle/treadle.h>` is all a program needs; DLPack exchange is in treadle/dlpack.h.
+// All of Treadle. `#include <treadle/treadle.h>` is all a program needs; DLPack exchange is in
+// treadle/dlpack.h.
 #pragma once
 
 #include "treadle/attention.h"

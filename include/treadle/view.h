@@ -5,8 +5,9 @@
 //   View t(data.data(), {3, 2}, {1, 3});    // its transpose
 //   m.at<float>({1, 2}) = 7;                // and t.at<float>({2, 1}) == 7
 //
-// Strides count elements and may be zero (the axis repeats) or negative (it runs backwards; the pointer is at index 0).
-// A View may be written through, a ConstView may not; a View converts to a ConstView.
+// Strides count elements and may be zero (the axis repeats) or negative (it runs backwards; the
+// pointer is at index 0). A View may be written through, a ConstView may not; a View converts to a
+// ConstView.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,8 @@ class BasicView {
 
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)
-  BasicView(T* data, const Dims& shape) : BasicView(data, dtype_of<std::remove_const_t<T>>, shape) {}
+  BasicView(T* data, const Dims& shape)
+      : BasicView(data, dtype_of<std::remove_const_t<T>>, shape) {}
 
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)
@@ -74,15 +76,22 @@ class BasicView {
   template <class Other>
     requires(is_const && !std::is_const_v<Other>)
   BasicView(const BasicView<Other>& other)
-      : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()), strides_(other.strides()) {}
+      : data_(other.data()),
+        dtype_(other.dtype()),
+        shape_(other.shape()),
+        strides_(other.strides()) {}
 
   [[nodiscard]] Void* data() const { return data_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& shape() const { return shape_; }
   [[nodiscard]] const Dims& strides() const { return strides_; }
   [[nodiscard]] int rank() const { return static_cast<int>(shape_.size()); }
-  [[nodiscard]] std::int64_t size(int axis) const { return shape_.at(static_cast<std::size_t>(axis)); }
-  [[nodiscard]] std::int64_t stride(int axis) const { return strides_.at(static_cast<std::size_t>(axis)); }
+  [[nodiscard]] std::int64_t size(int axis) const {
+    return shape_.at(static_cast<std::size_t>(axis));
+  }
+  [[nodiscard]] std::int64_t stride(int axis) const {
+    return strides_.at(static_cast<std::size_t>(axis));
+  }
   [[nodiscard]] std::int64_t count() const { return count_of(shape_); }
 
   // One element; index and element type are checked.

@@ -1,5 +1,5 @@
-// A call, end to end: check what was given, bind captures, run the backend, hand over the results. Nothing of the
-// caller's is written before everything has succeeded.
+// A call, end to end: check what was given, bind captures, run the backend, hand over the results.
+// Nothing of the caller's is written before everything has succeeded.
 #include "treadle/attention.h"
 
 #include <algorithm>
@@ -18,7 +18,8 @@ namespace {
 
 using api::Extents;
 
-std::vector<ConstView> memory_of(std::span<const ir::Slot> slots, const std::vector<Capture>& bound) {
+std::vector<ConstView> memory_of(std::span<const ir::Slot> slots,
+                                 const std::vector<Capture>& bound) {
   std::vector<ConstView> memory;
   for (const ir::Slot& slot : slots) {
     const auto capture = std::ranges::find(bound, slot.name, &Capture::name);
@@ -38,9 +39,12 @@ reference::Problem problem_of(const Attention::Compiled& compiled, const Inputs&
           .mask = {compiled.mask, memory_of(compiled.mask.slots(), bound)}};
 }
 
-std::shared_ptr<Executor> executor_of(const Call& call) { return call.executor ? call.executor : tbb_executor(); }
+std::shared_ptr<Executor> executor_of(const Call& call) {
+  return call.executor ? call.executor : tbb_executor();
+}
 
-Shapes shapes_of(std::string_view call, const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) {
+Shapes shapes_of(std::string_view call, const TensorSpec& q, const TensorSpec& k,
+                 const TensorSpec& v) {
   const Extents e = api::check_inputs(call, q, k, v);
   const DType compute = reference::compute_type(q.dtype, k.dtype, v.dtype);
   const TensorSpec row(compute, {e.batch, e.heads, e.queries});
@@ -84,16 +88,19 @@ Forward Attention::forward(const Inputs& inputs, const Call& call) const {
           compiled_->max ? std::move(done.max) : Tensor()};
 }
 
-void Attention::forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call) const {
+void Attention::forward_into(const ForwardViews& results, const Inputs& inputs,
+                             const Call& call) const {
   const Shapes shapes = shapes_of("forward", inputs);
   api::check_result("forward", "out", results.out, shapes.out);
   if (results.lse.has_value() != compiled_->lse) {
-    base::fail("forward: lse was {}asked for when compiled, {} view for it is given; the two go together",
-               compiled_->lse ? "" : "not ", results.lse ? "a" : "no");
+    base::fail(
+        "forward: lse was {}asked for when compiled, {} view for it is given; the two go together",
+        compiled_->lse ? "" : "not ", results.lse ? "a" : "no");
   }
   if (results.max.has_value() != compiled_->max) {
-    base::fail("forward: max was {}asked for when compiled, {} view for it is given; the two go together",
-               compiled_->max ? "" : "not ", results.max ? "a" : "no");
+    base::fail(
+        "forward: max was {}asked for when compiled, {} view for it is given; the two go together",
+        compiled_->max ? "" : "not ", results.max ? "a" : "no");
   }
   if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
   if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
@@ -108,7 +115,8 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
   const Shapes shapes = shapes_of("backward", inputs);
   api::check_tensor("backward", "out", saved.out, shapes.out);
   if (saved.lse.shape() == Dims{0}) {
-    base::fail("backward: no lse is given; it is what forward gives when compiled with Options::lse");
+    base::fail(
+        "backward: no lse is given; it is what forward gives when compiled with Options::lse");
   }
   api::check_tensor("backward", "lse", saved.lse, shapes.lse);
   api::check_tensor("backward", "dout", dout, shapes.out);
@@ -125,9 +133,10 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
   }
   derivative.wanted_memory = memory_of(derivative.wanted, bound);
 
-  reference::Backward done = reference::backward(problem_of(*compiled_, inputs, bound),
-                                                 {.out = saved.out, .lse = saved.lse, .dout = dout, .dlse = dlse},
-                                                 derivative, *executor_of(call));
+  reference::Backward done =
+      reference::backward(problem_of(*compiled_, inputs, bound),
+                          {.out = saved.out, .lse = saved.lse, .dout = dout, .dlse = dlse},
+                          derivative, *executor_of(call));
   Backward result{std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
   for (std::size_t i = 0; i < compiled_->gradients.size(); ++i) {
     result.captures.push_back({compiled_->gradients[i], std::move(done.captured[i])});
@@ -135,8 +144,9 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
   return result;
 }
 
-void Attention::backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved,
-                              const ConstView& dout, const std::optional<ConstView>& dlse, const Call& call) const {
+void Attention::backward_into(const BackwardViews& results, const Inputs& inputs,
+                              const Saved& saved, const ConstView& dout,
+                              const std::optional<ConstView>& dlse, const Call& call) const {
   const Shapes shapes = shapes_of("backward", inputs);
   api::check_result("backward", "dq", results.dq, shapes.dq);
   api::check_result("backward", "dk", results.dk, shapes.dk);
@@ -144,12 +154,14 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
   const std::vector<Capture> bound = api::bind("backward", compiled_->captures, call.captures);
   const auto view_for = [&](const std::string& name) {
     const auto found = std::ranges::find(results.captures, name, &CaptureView::name);
-    if (found == results.captures.end()) base::fail("backward: no view for the gradient of \"{}\" is given", name);
+    if (found == results.captures.end())
+      base::fail("backward: no view for the gradient of \"{}\" is given", name);
     return found->gradient;
   };
   for (const CaptureView& given : results.captures) {
     if (std::ranges::find(compiled_->gradients, given.name) == compiled_->gradients.end()) {
-      base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for", given.name);
+      base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for",
+                 given.name);
     }
     if (std::ranges::count(results.captures, given.name, &CaptureView::name) > 1) {
       base::fail("backward: two views for the gradient of \"{}\" are given", given.name);
@@ -157,13 +169,15 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
   }
   for (const std::string& name : compiled_->gradients) {
     const auto capture = std::ranges::find(bound, name, &Capture::name);
-    api::check_result("backward", "the gradient of \"" + name + "\"", view_for(name), api::spec_of(capture->view()));
+    api::check_result("backward", "the gradient of \"" + name + "\"", view_for(name),
+                      api::spec_of(capture->view()));
   }
   const Backward done = backward(inputs, saved, dout, dlse, call);
   base::copy(results.dq, done.dq);
   base::copy(results.dk, done.dk);
   base::copy(results.dv, done.dv);
-  for (const CaptureGradient& capture : done.captures) base::copy(view_for(capture.name), capture.gradient);
+  for (const CaptureGradient& capture : done.captures)
+    base::copy(view_for(capture.name), capture.gradient);
 }
 
 Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
@@ -173,15 +187,17 @@ Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorS
 std::vector<CaptureInfo> Attention::captures() const {
   std::vector<CaptureInfo> infos;
   for (const Capture& capture : compiled_->captures) {
-    const bool gradient = std::ranges::find(compiled_->gradients, capture.name()) != compiled_->gradients.end();
+    const bool gradient =
+        std::ranges::find(compiled_->gradients, capture.name()) != compiled_->gradients.end();
     infos.push_back({capture.name(), capture.view().dtype(), capture.view().rank(), gradient});
   }
   return infos;
 }
 
 std::string Attention::describe() const {
-  return fmt::format("score mod:\n{}mask:\n{}derivative:\n{}", indented(ir::to_text(compiled_->score_mod)),
-                     indented(ir::to_text(compiled_->mask)), indented(ir::to_text(compiled_->joint)));
+  return fmt::format(
+      "score mod:\n{}mask:\n{}derivative:\n{}", indented(ir::to_text(compiled_->score_mod)),
+      indented(ir::to_text(compiled_->mask)), indented(ir::to_text(compiled_->joint)));
 }
 
 }  // namespace treadle

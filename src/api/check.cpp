@@ -15,21 +15,25 @@ constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
 
 void check_one(std::string_view call, std::string_view name, const TensorSpec& spec) {
   if (spec.shape.size() != 4) {
-    fail("{}: {} has shape {}; it must be [batch, heads, length, dim]", call, name, to_string(spec.shape));
+    fail("{}: {} has shape {}; it must be [batch, heads, length, dim]", call, name,
+         to_string(spec.shape));
   }
   if (!is_float(spec.dtype)) {
     fail("{}: {} holds {}; it must hold f64, f32, bf16 or f16", call, name, name_of(spec.dtype));
   }
   for (const std::int64_t length : spec.shape) {
     if (length < 0 || length > longest) {
-      fail("{}: {} has shape {}; lengths are between 0 and {}", call, name, to_string(spec.shape), longest);
+      fail("{}: {} has shape {}; lengths are between 0 and {}", call, name, to_string(spec.shape),
+           longest);
     }
   }
-  if (spec.shape[3] == 0) fail("{}: {} has shape {}; its last length, dim, must be at least 1", call, name, to_string(spec.shape));
+  if (spec.shape[3] == 0)
+    fail("{}: {} has shape {}; its last length, dim, must be at least 1", call, name,
+         to_string(spec.shape));
 }
 
-// Sufficient and, for the views people make, necessary: walking from the smallest stride up, each axis must step over
-// everything the smaller ones reach.
+// Sufficient and, for the views people make, necessary: walking from the smallest stride up, each
+// axis must step over everything the smaller ones reach.
 bool elements_share_memory(const View& view) {
   std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // step, length
   for (int axis = 0; axis < view.rank(); ++axis) {
@@ -49,7 +53,8 @@ bool elements_share_memory(const View& view) {
 
 TensorSpec spec_of(const ConstView& view) { return {view.dtype(), view.shape()}; }
 
-Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) {
+Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpec& k,
+                     const TensorSpec& v) {
   check_one(call, "q", q);
   check_one(call, "k", k);
   check_one(call, "v", v);
@@ -61,37 +66,45 @@ Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpe
                   .keys = k.shape[2],
                   .dim = q.shape[3],
                   .value_dim = v.shape[3]};
-  if (k.shape[3] != e.dim) fail("{}: queries have dim {}, keys {}; they must be equal", call, e.dim, k.shape[3]);
+  if (k.shape[3] != e.dim)
+    fail("{}: queries have dim {}, keys {}; they must be equal", call, e.dim, k.shape[3]);
   if (v.shape[0] != e.key_batch) {
     fail("{}: keys have batch {}, values {}; they must be equal", call, e.key_batch, v.shape[0]);
   }
-  if (v.shape[1] != e.key_heads) fail("{}: keys have {} heads, values {}; they must be equal", call, e.key_heads, v.shape[1]);
-  if (v.shape[2] != e.keys) fail("{}: there are {} keys and {} values; they must be equal", call, e.keys, v.shape[2]);
+  if (v.shape[1] != e.key_heads)
+    fail("{}: keys have {} heads, values {}; they must be equal", call, e.key_heads, v.shape[1]);
+  if (v.shape[2] != e.keys)
+    fail("{}: there are {} keys and {} values; they must be equal", call, e.keys, v.shape[2]);
   if (e.key_batch != e.batch && e.key_batch != 1) {
-    fail("{}: queries have batch {}, keys {}; they must be equal, or 1 for the keys", call, e.batch, e.key_batch);
+    fail("{}: queries have batch {}, keys {}; they must be equal, or 1 for the keys", call, e.batch,
+         e.key_batch);
   }
   const bool fits = e.key_heads == 0 ? e.heads == 0 : e.heads % e.key_heads == 0;
   if (!fits) {
-    fail("{}: queries have {} heads, keys {}; {} is not a multiple of {}", call, e.heads, e.key_heads, e.heads,
-         e.key_heads);
+    fail("{}: queries have {} heads, keys {}; {} is not a multiple of {}", call, e.heads,
+         e.key_heads, e.heads, e.key_heads);
   }
   return e;
 }
 
-void check_tensor(std::string_view call, std::string_view name, const ConstView& view, const TensorSpec& wanted) {
+void check_tensor(std::string_view call, std::string_view name, const ConstView& view,
+                  const TensorSpec& wanted) {
   if (view.dtype() != wanted.dtype) {
-    fail("{}: {} holds {}; it must hold {}", call, name, name_of(view.dtype()), name_of(wanted.dtype));
+    fail("{}: {} holds {}; it must hold {}", call, name, name_of(view.dtype()),
+         name_of(wanted.dtype));
   }
   if (view.shape() != wanted.shape) {
-    fail("{}: {} has shape {}; it must be {}", call, name, to_string(view.shape()), to_string(wanted.shape));
+    fail("{}: {} has shape {}; it must be {}", call, name, to_string(view.shape()),
+         to_string(wanted.shape));
   }
 }
 
-void check_result(std::string_view call, std::string_view name, const View& view, const TensorSpec& wanted) {
+void check_result(std::string_view call, std::string_view name, const View& view,
+                  const TensorSpec& wanted) {
   check_tensor(call, name, view, wanted);
   if (elements_share_memory(view)) {
-    fail("{}: {} has shape {} and strides {}; elements of a result must not share memory", call, name,
-         to_string(view.shape()), to_string(view.strides()));
+    fail("{}: {} has shape {} and strides {}; elements of a result must not share memory", call,
+         name, to_string(view.shape()), to_string(view.strides()));
   }
 }
 
@@ -104,16 +117,20 @@ std::vector<Capture> bind(std::string_view call, const std::vector<Capture>& com
     if (known == bound.end()) {
       std::string names;
       for (const Capture& c : compiled) names += (names.empty() ? "" : ", ") + c.name();
-      fail("{}: no capture is called \"{}\"; there {}", call, capture.name(), names.empty() ? "are none" : "are " + names);
+      fail("{}: no capture is called \"{}\"; there {}", call, capture.name(),
+           names.empty() ? "are none" : "are " + names);
     }
     const auto at = static_cast<std::size_t>(known - bound.begin());
     if (set[at]) fail("{}: capture \"{}\" is bound twice", call, capture.name());
     set[at] = true;
-    if (capture.view().dtype() != known->view().dtype() || capture.view().rank() != known->view().rank()) {
-      fail("{}: capture \"{}\" was compiled as {} of rank {}, the call binds {} of shape {}; a new length needs no new "
-           "compile, a new type or rank does",
-           call, capture.name(), name_of(known->view().dtype()), known->view().rank(), name_of(capture.view().dtype()),
-           to_string(capture.view().shape()));
+    if (capture.view().dtype() != known->view().dtype() ||
+        capture.view().rank() != known->view().rank()) {
+      fail(
+          "{}: capture \"{}\" was compiled as {} of rank {}, the call binds {} of shape {}; a new "
+          "length needs no new "
+          "compile, a new type or rank does",
+          call, capture.name(), name_of(known->view().dtype()), known->view().rank(),
+          name_of(capture.view().dtype()), to_string(capture.view().shape()));
     }
     *known = capture;
   }

@@ -2,7 +2,8 @@
 //
 //   your functions -trace-> Graph -simplify-> Graph -derive-> joint graph -> Attention
 //
-// Each stage is a free function in the folder of that name. TREADLE_DUMP=graph prints what each made.
+// Each stage is a free function in the folder of that name. TREADLE_DUMP=graph prints what each
+// made.
 #include <algorithm>
 #include <cmath>
 
@@ -33,19 +34,23 @@ void check_gradients(const Options& options, const ir::Graph& score_mod, const i
       base::fail("compile: gradients names \"{}\" twice", name);
     }
     if (score_mod.find_slot(name) == nullptr && mask.find_slot(name) != nullptr) {
-      base::fail("compile: gradients names \"{}\", which only the mask reads; a mask has no gradient", name);
+      base::fail(
+          "compile: gradients names \"{}\", which only the mask reads; a mask has no gradient",
+          name);
     }
   }
 }
 
-// Names of captures that the score mod still reads. Simplification may have dropped one, where(false, table[h], score);
-// its gradient is zero, which is no mistake. What the mod never read, or what holds no floats, is left for derive to refuse.
+// Names of captures that the score mod still reads. Simplification may have dropped one,
+// where(false, table[h], score); its gradient is zero, which is no mistake. What the mod never
+// read, or what holds no floats, is left for derive to refuse.
 std::vector<std::string> still_read(const std::vector<std::string>& names, const ir::Graph& traced,
                                     const ir::Graph& simplified) {
   std::vector<std::string> kept;
   for (const std::string& name : names) {
     const ir::Slot* slot = traced.find_slot(name);
-    const bool dropped = slot != nullptr && is_float(slot->dtype) && simplified.find_slot(name) == nullptr;
+    const bool dropped =
+        slot != nullptr && is_float(slot->dtype) && simplified.find_slot(name) == nullptr;
     if (!dropped) kept.push_back(name);
   }
   return kept;
@@ -53,7 +58,8 @@ std::vector<std::string> still_read(const std::vector<std::string>& names, const
 
 // A stage's result, for those who ask to see it.
 void show(std::string_view title, const auto& result) {
-  if (base::dump_wanted(base::Dump::graph)) base::dump(base::Dump::graph, title, ir::to_text(result));
+  if (base::dump_wanted(base::Dump::graph))
+    base::dump(base::Dump::graph, title, ir::to_text(result));
 }
 
 }  // namespace
@@ -74,7 +80,8 @@ Attention compile(const Options& options) {
   show("score mod, simplified", compiled->score_mod);
   show("mask, simplified", compiled->mask);
 
-  compiled->joint = passes::derive(compiled->score_mod, still_read(options.gradients, traced_score, compiled->score_mod));
+  compiled->joint = passes::derive(
+      compiled->score_mod, still_read(options.gradients, traced_score, compiled->score_mod));
   show("derivative", compiled->joint);
 
   compiled->captures = captures->captures();

@@ -11,10 +11,10 @@
 namespace treadle {
 
 struct Attention::Compiled {
-  ir::Graph score_mod;              // simplified; a float
-  ir::Graph mask;                   // simplified; a bool
-  ir::Joint joint;                  // derivative of the score mod by the score and the captures in `gradients`
-  std::vector<Capture> captures;    // as given when compiled, each with its name
+  ir::Graph score_mod;  // simplified; a float
+  ir::Graph mask;       // simplified; a bool
+  ir::Joint joint;      // derivative of the score mod by the score and the captures in `gradients`
+  std::vector<Capture> captures;  // as given when compiled, each with its name
   std::vector<std::string> gradients;
   std::optional<double> scale;
   bool lse = false, max = false;

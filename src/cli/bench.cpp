@@ -24,7 +24,8 @@ struct Request {
 
 std::vector<BenchCase> chosen(const std::string& pattern) {
   std::vector<BenchCase> cases = layout_cases();
-  std::erase_if(cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });
+  std::erase_if(
+      cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });
   if (cases.empty()) base::fail("bench: no case is called \"{}\"; --list shows them", pattern);
   return cases;
 }
@@ -34,7 +35,8 @@ Cell optional_cell(const std::optional<double>& value, const char* format) {
 }
 
 Cell mebibytes(const std::optional<std::int64_t>& value) {
-  return value ? Cell(*value, fmt::format("{:.2f}", static_cast<double>(*value) / (1 << 20))) : Cell();
+  return value ? Cell(*value, fmt::format("{:.2f}", static_cast<double>(*value) / (1 << 20)))
+               : Cell();
 }
 
 Table empty_table() {
@@ -56,9 +58,20 @@ Table empty_table() {
 }
 
 void add_row(Table& table, const BenchCase& c, const Measured& m) {
-  table.add({c.name, c.kind, m.batch, m.heads, m.key_heads, m.queries, m.keys, optional_cell(m.density, "{:.5f}"),
-             optional_cell(m.run_density, "{:.5f}"), {m.ms, fmt::format("{:.2f}", m.ms)}, mebibytes(m.bytes),
-             mebibytes(m.build_bytes), optional_cell(m.ratio, "{:.2f}"), m.note});
+  table.add({c.name,
+             c.kind,
+             m.batch,
+             m.heads,
+             m.key_heads,
+             m.queries,
+             m.keys,
+             optional_cell(m.density, "{:.5f}"),
+             optional_cell(m.run_density, "{:.5f}"),
+             {m.ms, fmt::format("{:.2f}", m.ms)},
+             mebibytes(m.bytes),
+             mebibytes(m.build_bytes),
+             optional_cell(m.ratio, "{:.2f}"),
+             m.note});
 }
 
 void bench(const Request& request) {
@@ -82,10 +95,12 @@ void bench(const Request& request) {
 }  // namespace
 
 void add_bench(CLI::App& program) {
-  CLI::App* command = program.add_subcommand("bench", "Measures: times, sizes, shares of what the machine can do");
+  CLI::App* command =
+      program.add_subcommand("bench", "Measures: times, sizes, shares of what the machine can do");
   command->footer("Example:\n  treadle bench --case 'layout-*'");
   auto request = std::make_shared<Request>();
-  command->add_option("--case", request->pattern, "Only cases of this name; * and ? match")->capture_default_str();
+  command->add_option("--case", request->pattern, "Only cases of this name; * and ? match")
+      ->capture_default_str();
   command->add_option("--threads", request->threads, "Threads; 0 is one per core")
       ->check(CLI::Range(0, 4096).description(""))
       ->capture_default_str();

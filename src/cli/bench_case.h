@@ -39,8 +39,8 @@ double best_ms(const std::function<void()>& work);
 // A plain loop that reads every byte once; gives their sum.
 std::uint64_t read_once(std::span<const std::byte> bytes);
 
-// The most memory, in bytes, that the process had in use during work, beyond what it had before. 0 where the system does
-// not tell.
+// The most memory, in bytes, that the process had in use during work, beyond what it had before. 0
+// where the system does not tell.
 std::int64_t peak_bytes(const std::function<void()>& work);
 
 }  // namespace treadle::cli

@@ -30,7 +30,8 @@ struct OwnedMask {
   std::vector<Tensor> memory;
 };
 
-OwnedMask mask_of(const std::string& text, std::vector<ir::Slot> slots = {}, std::vector<Tensor> memory = {}) {
+OwnedMask mask_of(const std::string& text, std::vector<ir::Slot> slots = {},
+                  std::vector<Tensor> memory = {}) {
   OwnedMask owned{{passes::simplify(ir::parse(text, slots)), {}}, std::move(memory)};
   for (const ir::Slot& slot : owned.mask.graph.slots()) {
     const auto at = std::ranges::find(slots, slot) - slots.begin();
@@ -43,11 +44,13 @@ OwnedMask mask_of(const std::string& text, std::vector<ir::Slot> slots = {}, std
 Tensor document_ids(std::int64_t length) {
   std::mt19937_64 random(7);
   std::vector<std::int64_t> cuts{0, length};
-  for (int i = 0; i < 999; ++i) cuts.push_back(std::uniform_int_distribution<std::int64_t>(0, length)(random));
+  for (int i = 0; i < 999; ++i)
+    cuts.push_back(std::uniform_int_distribution<std::int64_t>(0, length)(random));
   std::ranges::sort(cuts);
   Tensor ids(DType::i32, {length});
   for (std::size_t d = 0; d + 1 < cuts.size(); ++d) {
-    for (std::int64_t i = cuts[d]; i < cuts[d + 1]; ++i) ids.data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(d);
+    for (std::int64_t i = cuts[d]; i < cuts[d + 1]; ++i)
+      ids.data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(d);
   }
   return ids;
 }
@@ -81,7 +84,8 @@ void check(const Mask& mask, const Layout& layout) {
       std::vector<std::int64_t> q;
       for (std::int64_t i = 0; i < tiles.size(tile); ++i) q.push_back(tiles.query(tile, i));
       ir::Interpreter<double> run(mask.graph, mask.memory);
-      run({.b = {&zero, 1}, .h = {&zero, 1}, .q = q, .kv = {&key, 1}}, static_cast<std::int64_t>(q.size()));
+      run({.b = {&zero, 1}, .h = {&zero, 1}, .q = q, .kv = {&key, 1}},
+          static_cast<std::int64_t>(q.size()));
       const auto seen = std::ranges::count(run.booleans(0), 1);
       const int expected = seen == 0 ? 0 : (seen == tiles.size(tile) ? 2 : 1);
       if (inside[static_cast<std::size_t>(key)] != expected) {
@@ -95,13 +99,16 @@ void check(const Mask& mask, const Layout& layout) {
 Measured measure_build(const OwnedMask& owned, std::int64_t length, Executor& executor) {
   const Extent extent{.queries = length, .keys = length};
   Layout layout;
-  const auto build = [&] { layout = layout::build(owned.mask, extent, Tiles({}, length, tile_height), executor); };
+  const auto build = [&] {
+    layout = layout::build(owned.mask, extent, Tiles({}, length, tile_height), executor);
+  };
   Measured measured{.queries = length, .keys = length};
   measured.build_bytes = peak_bytes(build);
   check(owned.mask, layout);
   measured.ms = best_ms(build);
   measured.bytes = layout.bytes();
-  measured.run_density = static_cast<double>(layout.run_pairs()) / static_cast<double>(layout.all_pairs());
+  measured.run_density =
+      static_cast<double>(layout.run_pairs()) / static_cast<double>(layout.all_pairs());
   return measured;
 }
 
@@ -116,14 +123,16 @@ Measured measure_choice(const char* text, std::int64_t length, Executor& executo
   Layout layout;
   const auto work = [&] {
     choice = layout::choose_order(owned.mask, extent, {}, executor);
-    layout = layout::build(owned.mask, extent, Tiles(choice.order, length, choice.height), executor);
+    layout =
+        layout::build(owned.mask, extent, Tiles(choice.order, length, choice.height), executor);
   };
   Measured measured{.queries = length, .keys = length};
   measured.build_bytes = peak_bytes(work);
   check(owned.mask, layout);
   measured.ms = best_ms(work);
   measured.bytes = layout.bytes();
-  measured.run_density = static_cast<double>(layout.run_pairs()) / static_cast<double>(layout.all_pairs());
+  measured.run_density =
+      static_cast<double>(layout.run_pairs()) / static_cast<double>(layout.all_pairs());
   measured.note = fmt::format("{}, tiles of {}", to_text(choice.order), choice.height);
   return measured;
 }
@@ -135,7 +144,8 @@ Measured measure_waste(const char* text, bool choose, Executor& executor) {
   const Extent extent{.queries = length, .keys = length};
   layout::Choice choice{{}, tile_height};
   if (choose) choice = layout::choose_order(owned.mask, extent, {}, executor);
-  const Layout layout = layout::build(owned.mask, extent, Tiles(choice.order, length, choice.height), executor);
+  const Layout layout =
+      layout::build(owned.mask, extent, Tiles(choice.order, length, choice.height), executor);
   check(owned.mask, layout);
   const auto all = static_cast<double>(layout.all_pairs());
   Measured measured{.queries = length, .keys = length};
@@ -144,9 +154,10 @@ Measured measure_waste(const char* text, bool choose, Executor& executor) {
   measured.ratio = *measured.run_density / *measured.density;
   measured.ms = best_ms([&] { (void)layout::build(owned.mask, extent, layout.tiles(), executor); });
   measured.bytes = layout.bytes();
-  measured.note = fmt::format("run pairs per visible pair; {}, tiles of {}; 128 x 128 blocks: {:.1f}",
-                              to_text(choice.order), choice.height,
-                              layout::block_density(owned.mask, extent, 128, executor) / *measured.density);
+  measured.note =
+      fmt::format("run pairs per visible pair; {}, tiles of {}; 128 x 128 blocks: {:.1f}",
+                  to_text(choice.order), choice.height,
+                  layout::block_density(owned.mask, extent, 128, executor) / *measured.density);
   return measured;
 }
 
@@ -156,7 +167,8 @@ Measured measure_dense(double density, Executor& executor) {
   std::vector<Tensor> memory;
   memory.emplace_back(DType::boolean, Dims{length, length});
   std::mt19937_64 random(3);
-  for (bool& x : memory[0].data<bool>()) x = std::uniform_real_distribution<double>(0, 1)(random) < density;
+  for (bool& x : memory[0].data<bool>())
+    x = std::uniform_real_distribution<double>(0, 1)(random) < density;
   const OwnedMask owned = mask_of("mask[q, kv]", {{"mask", DType::boolean, 2}}, std::move(memory));
   Measured measured = measure_build(owned, length, executor);
   const auto bytes = std::as_bytes(owned.memory[0].data<bool>());
@@ -176,10 +188,12 @@ std::vector<BenchCase> layout_cases() {
     cases.push_back({"layout-" + name, "layout", std::move(run)});
   };
   for (const char* name : {"causal", "window", "document", "causal-document", "prefix"}) {
-    for (const auto& [suffix, length] : {std::pair{"16k", std::int64_t{1} << 14}, {"1m", std::int64_t{1} << 20}}) {
-      add(fmt::format("{}-{}", name, suffix), [name = std::string(name), length = length](Executor& executor) {
-        return measure_build(long_mask(name, length), length, executor);
-      });
+    for (const auto& [suffix, length] :
+         {std::pair{"16k", std::int64_t{1} << 14}, {"1m", std::int64_t{1} << 20}}) {
+      add(fmt::format("{}-{}", name, suffix),
+          [name = std::string(name), length = length](Executor& executor) {
+            return measure_build(long_mask(name, length), length, executor);
+          });
     }
   }
   add("strided-64k", [](Executor& e) { return measure_choice(strided, 65536, e); });

@@ -19,12 +19,16 @@ bool is_zero_integer(const Node& node) {
 }  // namespace
 
 void check_slot_name(std::string_view name) {
-  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool spelled = !name.empty() && letter(name[0]) &&
                        std::ranges::all_of(name, [&](char c) { return letter(c) || digit(c); });
   if (!spelled) {
-    base::fail("capture \"{}\": a name is a letter or underscore followed by letters, digits, underscores", name);
+    base::fail(
+        "capture \"{}\": a name is a letter or underscore followed by letters, digits, underscores",
+        name);
   }
   const bool taken =
       find_op(name) || std::ranges::find(reserved_names, name) != reserved_names.end() ||
@@ -58,7 +62,8 @@ NodeId Builder::integer(std::int64_t value) {
 }
 
 NodeId Builder::boolean(bool value) {
-  return intern({.op = Op::constant, .type = Type::boolean, .bits = value ? 1u : 0u, .operands = {}});
+  return intern(
+      {.op = Op::constant, .type = Type::boolean, .bits = value ? 1u : 0u, .operands = {}});
 }
 
 std::int32_t Builder::slot_index(const Slot& slot) {
@@ -69,8 +74,10 @@ std::int32_t Builder::slot_index(const Slot& slot) {
     return static_cast<std::int32_t>(slots_.size() - 1);
   }
   if (*known != slot) {
-    base::fail("capture \"{}\" is used as {} of rank {} and as {} of rank {}; one name is one buffer", slot.name,
-               treadle::name_of(known->dtype), known->rank, treadle::name_of(slot.dtype), slot.rank);
+    base::fail(
+        "capture \"{}\" is used as {} of rank {} and as {} of rank {}; one name is one buffer",
+        slot.name, treadle::name_of(known->dtype), known->rank, treadle::name_of(slot.dtype),
+        slot.rank);
   }
   return static_cast<std::int32_t>(known - slots_.begin());
 }
@@ -82,22 +89,25 @@ NodeId Builder::load(const Slot& slot, std::vector<NodeId> indices) {
                indices.size() == 1 ? "index" : "indices", slot.rank);
   }
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (type(indices[i]) == Type::real) base::fail("{}: index {} is a float; indices are integers", slot.name, i);
+    if (type(indices[i]) == Type::real)
+      base::fail("{}: index {} is a float; indices are integers", slot.name, i);
     indices[i] = convert(indices[i], Type::integer);
   }
-  return intern({.op = Op::load, .type = type_of(slot.dtype), .slot = index, .operands = std::move(indices)});
+  return intern(
+      {.op = Op::load, .type = type_of(slot.dtype), .slot = index, .operands = std::move(indices)});
 }
 
 NodeId Builder::convert(NodeId id, Type type) {
   const Node& node = (*this)[id];
   if (node.type == type) return id;
-  // Constants are converted here so that `score * 2` holds the float 2. A 64-bit integer that a double cannot hold
-  // keeps its conversion, which rounds once to whatever float the evaluator has.
+  // Constants are converted here so that `score * 2` holds the float 2. A 64-bit integer that a
+  // double cannot hold keeps its conversion, which rounds once to whatever float the evaluator has.
   if (node.op == Op::constant && node.type != Type::real) {
     const std::int64_t value = node.integer();
     constexpr std::int64_t exact = std::int64_t{1} << 53;
     if (type == Type::integer) return integer(value);
-    if (type == Type::real && value >= -exact && value <= exact) return real(static_cast<double>(value));
+    if (type == Type::real && value >= -exact && value <= exact)
+      return real(static_cast<double>(value));
   }
   switch (type) {
     case Type::boolean: return intern({.op = Op::to_bool, .type = type, .operands = {id}});
@@ -117,7 +127,8 @@ void Builder::promote(Op op, std::vector<NodeId>& operands) {
     for (std::size_t i = first; i < operands.size(); ++i) operands[i] = convert(operands[i], to);
   };
   const auto refuse = [&](Type seen, std::string_view rule) {
-    base::fail("{}: got {} {}; it takes {}", info(op).text, seen == Type::integer ? "an" : "a", name_of(seen), rule);
+    base::fail("{}: got {} {}; it takes {}", info(op).text, seen == Type::integer ? "an" : "a",
+               name_of(seen), rule);
   };
   switch (info(op).rule) {
     case Rule::leaf:
@@ -135,7 +146,8 @@ void Builder::promote(Op op, std::vector<NodeId>& operands) {
       if (widest(0) != Type::boolean) refuse(widest(0), "bools");
       break;
     case Rule::choice:
-      if (type(operands[0]) != Type::boolean) refuse(type(operands[0]), "a bool as its first operand");
+      if (type(operands[0]) != Type::boolean)
+        refuse(type(operands[0]), "a bool as its first operand");
       convert_all(1, widest(1));
       break;
   }
@@ -145,15 +157,18 @@ NodeId Builder::apply(Op op, std::vector<NodeId> operands) {
   const OpInfo& row = info(op);
   if (row.rule == Rule::leaf) base::internal_error("apply: a leaf is not applied");
   if (static_cast<int>(operands.size()) != row.arity) {
-    base::fail("{}: {} operand{} given, it takes {}", row.text, operands.size(), operands.size() == 1 ? "" : "s",
-               row.arity);
+    base::fail("{}: {} operand{} given, it takes {}", row.text, operands.size(),
+               operands.size() == 1 ? "" : "s", row.arity);
   }
   if (row.rule == Rule::conversion) {
-    const Type to = op == Op::to_float ? Type::real : op == Op::to_int ? Type::integer : Type::boolean;
+    const Type to = op == Op::to_float ? Type::real
+                    : op == Op::to_int ? Type::integer
+                                       : Type::boolean;
     return convert(operands[0], to);
   }
   // An integer is whole already.
-  if (row.rule == Rule::rounding && type(operands[0]) != Type::real) return convert(operands[0], Type::integer);
+  if (row.rule == Rule::rounding && type(operands[0]) != Type::real)
+    return convert(operands[0], Type::integer);
 
   promote(op, operands);
   if ((op == Op::floor_div || op == Op::mod) && is_zero_integer((*this)[operands[1]])) {
@@ -169,7 +184,8 @@ NodeId Builder::copy(const Graph& from, NodeId id, const std::vector<NodeId>& to
   for (NodeId& operand : node.operands) operand = to[static_cast<std::size_t>(operand)];
   // The operand may have become a constant, and the conversion of that is a constant.
   if (info(node.op).rule == Rule::conversion) return convert(node.operands[0], node.type);
-  if (node.op == Op::load) node.slot = slot_index(from.slots()[static_cast<std::size_t>(node.slot)]);
+  if (node.op == Op::load)
+    node.slot = slot_index(from.slots()[static_cast<std::size_t>(node.slot)]);
   return intern(std::move(node));
 }
 
@@ -212,7 +228,8 @@ Graph Builder::finish(const std::vector<NodeId>& outputs) const {
     }
   }
   std::vector<NodeId> renamed_outputs;
-  for (const NodeId output : outputs) renamed_outputs.push_back(renamed[static_cast<std::size_t>(output)]);
+  for (const NodeId output : outputs)
+    renamed_outputs.push_back(renamed[static_cast<std::size_t>(output)]);
   return {std::move(nodes), std::move(slots), std::move(renamed_outputs)};
 }
 

@@ -1,11 +1,13 @@
 // Builder: makes graphs.
 //
 //   Builder make;
-//   NodeId out = make(Op::add, make.input(Input::score), make.load({"slopes", DType::f32, 1}, {make.input(Input::h)}));
+//   NodeId slope = make.load({"slopes", DType::f32, 1}, {make.input(Input::h)});
+//   NodeId out = make(Op::add, make.input(Input::score), slope);
 //   Graph graph = make.finish({out});
 //
-// Equal nodes are made once. Operands are promoted (bool to int to float) as the operation's rule asks; what cannot be
-// promoted is a treadle::Error that names the operation and the types. Nothing is simplified here.
+// Equal nodes are made once. Operands are promoted (bool to int to float) as the operation's rule
+// asks; what cannot be promoted is a treadle::Error that names the operation and the types. Nothing
+// is simplified here.
 #pragma once
 
 #include <concepts>
@@ -23,7 +25,8 @@ class Builder {
   NodeId integer(std::int64_t value);
   NodeId boolean(bool value);
 
-  // Reads a captured buffer. One name is one buffer: its dtype and rank must be the same everywhere.
+  // Reads a captured buffer. One name is one buffer: its dtype and rank must be the same
+  // everywhere.
   NodeId load(const Slot& slot, std::vector<NodeId> indices);
 
   NodeId apply(Op op, std::vector<NodeId> operands);
@@ -32,17 +35,23 @@ class Builder {
     return apply(op, {operands...});
   }
 
-  // The value in another type. A bool or integer constant gives a constant if a wider type holds it exactly.
+  // The value in another type. A bool or integer constant gives a constant if a wider type holds it
+  // exactly.
   NodeId convert(NodeId id, Type type);
 
-  // Copies a node of another graph whose operands have been copied already; `to` maps its ids to ours.
+  // Copies a node of another graph whose operands have been copied already; `to` maps its ids to
+  // ours.
   NodeId copy(const Graph& from, NodeId id, const std::vector<NodeId>& to);
 
   // The reference is good until the next node is made.
-  [[nodiscard]] const Node& operator[](NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const Node& operator[](NodeId id) const {
+    return nodes_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
   [[nodiscard]] Type type(NodeId id) const { return (*this)[id].type; }
-  [[nodiscard]] const Slot& slot(std::int32_t index) const { return slots_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const Slot& slot(std::int32_t index) const {
+    return slots_[static_cast<std::size_t>(index)];
+  }
 
   // The canonical graph of these outputs. The builder may go on to make more.
   [[nodiscard]] Graph finish(const std::vector<NodeId>& outputs) const;
@@ -57,8 +66,8 @@ class Builder {
   std::unordered_map<Node, NodeId, NodeHash> known_;
 };
 
-// Slot names are what the text form can spell: a letter or underscore, then letters, digits, underscores; no input and
-// no operation has it. Throws treadle::Error otherwise.
+// Slot names are what the text form can spell: a letter or underscore, then letters, digits,
+// underscores; no input and no operation has it. Throws treadle::Error otherwise.
 void check_slot_name(std::string_view name);
 
 }  // namespace treadle::ir

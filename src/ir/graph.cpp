@@ -6,8 +6,12 @@
 namespace treadle::ir {
 
 std::size_t NodeHash::operator()(const Node& node) const {
-  std::uint64_t hash = static_cast<std::uint64_t>(node.op) << 8 | static_cast<std::uint64_t>(node.type);
-  const auto mix = [&](std::uint64_t value) { hash = (hash ^ value) * 0x9E3779B97F4A7C15u; hash ^= hash >> 29; };
+  std::uint64_t hash =
+      static_cast<std::uint64_t>(node.op) << 8 | static_cast<std::uint64_t>(node.type);
+  const auto mix = [&](std::uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    hash ^= hash >> 29;
+  };
   mix(static_cast<std::uint64_t>(node.input));
   mix(static_cast<std::uint64_t>(node.slot));
   mix(node.bits);
@@ -29,7 +33,8 @@ base::Hash Graph::hash() const {
   base::Hasher hasher;
   hasher.add(nodes_.size());
   for (const Node& node : nodes_) {
-    // By spelling, not by number: a row added to ops.def must not change the hash of graphs that do not use it.
+    // By spelling, not by number: a row added to ops.def must not change the hash of graphs that do
+    // not use it.
     hasher.add(node.op == Op::input      ? "input"
                : node.op == Op::constant ? "constant"
                : node.op == Op::load     ? "load"

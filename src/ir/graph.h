@@ -1,8 +1,10 @@
-// A Graph: one or more expressions over (score, b, h, q, kv) and captured buffers, as a list of nodes.
+// A Graph: one or more expressions over (score, b, h, q, kv) and captured buffers, as a list of
+// nodes.
 //
-// A graph is immutable and canonical: operands come before their users, no two nodes are equal, every node is needed by
-// an output, and the order depends on the outputs alone. So two graphs mean the same expression tree iff they are ==,
-// and hash() is the same in every run. Graphs are made by ir::Builder.
+// A graph is immutable and canonical: operands come before their users, no two nodes are equal,
+// every node is needed by an output, and the order depends on the outputs alone. So two graphs mean
+// the same expression tree iff they are ==, and hash() is the same in every run. Graphs are made by
+// ir::Builder.
 #pragma once
 
 #include <bit>
@@ -22,7 +24,8 @@ namespace treadle::ir {
 
 using NodeId = std::int32_t;
 
-// A captured buffer as a graph knows it. Memory is bound to it at the call; rank 0 is a run-time scalar.
+// A captured buffer as a graph knows it. Memory is bound to it at the call; rank 0 is a run-time
+// scalar.
 struct Slot {
   std::string name;
   DType dtype = DType::f32;
@@ -62,7 +65,9 @@ class Graph {
       : nodes_(std::move(nodes)), slots_(std::move(slots)), outputs_(std::move(outputs)) {}
 
   [[nodiscard]] NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
-  [[nodiscard]] const Node& operator[](NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const Node& operator[](NodeId id) const {
+    return nodes_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
   [[nodiscard]] std::span<const NodeId> outputs() const { return outputs_; }

@@ -1,5 +1,5 @@
-// The definition of every operation. In: a graph, memory for its slots, points; out: a column of values per output.
-// Read evaluate() first: one line per operation.
+// The definition of every operation. In: a graph, memory for its slots, points; out: a column of
+// values per output. Read evaluate() first: one line per operation.
 #include "ir/interpret.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ void spread(std::vector<T>& out, std::span<const T> values, std::int64_t count, 
   } else if (values.size() >= n) {
     std::copy_n(values.begin(), n, out.begin());
   } else {
-    base::internal_error("interpret: {} points, {} values of {}", count, values.size(), name_of(input));
+    base::internal_error("interpret: {} points, {} values of {}", count, values.size(),
+                         name_of(input));
   }
 }
 
@@ -36,12 +37,12 @@ void spread(std::vector<T>& out, std::span<const T> values, std::int64_t count, 
 
 void check_binding(const Slot& slot, const ConstView& view) {
   if (view.dtype() != slot.dtype) {
-    base::fail("capture \"{}\" was compiled as {}, the call binds {}", slot.name, treadle::name_of(slot.dtype),
-               treadle::name_of(view.dtype()));
+    base::fail("capture \"{}\" was compiled as {}, the call binds {}", slot.name,
+               treadle::name_of(slot.dtype), treadle::name_of(view.dtype()));
   }
   if (view.rank() != slot.rank) {
-    base::fail("capture \"{}\" was compiled with rank {}, the call binds shape {}", slot.name, slot.rank,
-               to_string(view.shape()));
+    base::fail("capture \"{}\" was compiled with rank {}, the call binds shape {}", slot.name,
+               slot.rank, to_string(view.shape()));
   }
 }
 
@@ -53,16 +54,20 @@ std::vector<bool> may_be_poison(const Graph& graph) {
     result[static_cast<std::size_t>(id)] =
         (node.op == Op::load && !node.operands.empty()) ||
         (divides && graph[node.operands[1]].op != Op::constant) ||
-        std::ranges::any_of(node.operands, [&](NodeId o) { return result[static_cast<std::size_t>(o)]; });
+        std::ranges::any_of(node.operands,
+                            [&](NodeId o) { return result[static_cast<std::size_t>(o)]; });
   }
   return result;
 }
 
 template <class F>
 Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
-    : graph_(graph), bindings_(std::move(bindings)), columns_(static_cast<std::size_t>(graph.size())) {
+    : graph_(graph),
+      bindings_(std::move(bindings)),
+      columns_(static_cast<std::size_t>(graph.size())) {
   if (bindings_.size() != graph_.slots().size()) {
-    base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(), bindings_.size());
+    base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(),
+                         bindings_.size());
   }
   for (std::size_t i = 0; i < bindings_.size(); ++i) check_binding(graph_.slots()[i], bindings_[i]);
 }
@@ -107,7 +112,9 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
       map(out.boolean, count, f, operand(id, 0).integer, operand(id, 1).integer);
     }
   };
-  const auto logical = [&](auto f) { map(out.boolean, count, f, operand(id, 0).boolean, operand(id, 1).boolean); };
+  const auto logical = [&](auto f) {
+    map(out.boolean, count, f, operand(id, 0).boolean, operand(id, 1).boolean);
+  };
   const bool is_real = node.type == Type::real;
 
   switch (node.op) {
@@ -140,7 +147,8 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
       return is_real ? real2([](double a, double b) { return a * b; })
                      : int2([](Int a, Int b) { return wrap(raw(a) * raw(b)); });
     case Op::neg:
-      return is_real ? real1([](double a) { return -a; }) : int1([](Int a) { return wrap(0 - raw(a)); });
+      return is_real ? real1([](double a) { return -a; })
+                     : int1([](Int a) { return wrap(0 - raw(a)); });
     case Op::abs:
       return is_real ? real1([](double a) { return std::fabs(a); })
                      : int1([](Int a) { return a < 0 ? wrap(0 - raw(a)) : a; });
@@ -154,7 +162,8 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
     case Op::clamp:
       if (is_real) {
         return map(
-            out.real, count, [](double a, double lo, double hi) { return meaning::min(meaning::max(a, lo), hi); },
+            out.real, count,
+            [](double a, double lo, double hi) { return meaning::min(meaning::max(a, lo), hi); },
             operand(id, 0).real, operand(id, 1).real, operand(id, 2).real);
       }
       return map(
@@ -219,7 +228,8 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
       const auto choose = [](std::uint8_t c, auto a, auto b) { return c ? a : b; };
       const auto& c = operand(id, 0).boolean;
       switch (node.type) {
-        case Type::real: return map(out.real, count, choose, c, operand(id, 1).real, operand(id, 2).real);
+        case Type::real:
+          return map(out.real, count, choose, c, operand(id, 1).real, operand(id, 2).real);
         case Type::integer:
           return map(out.integer, count, choose, c, operand(id, 1).integer, operand(id, 2).integer);
         case Type::boolean:
@@ -229,9 +239,12 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
     }
     case Op::to_float:
       if (graph_[node.operands[0]].type == Type::integer) {
-        return map(out.real, count, [](Int a) { return static_cast<F>(a); }, operand(id, 0).integer);
+        return map(
+            out.real, count, [](Int a) { return static_cast<F>(a); }, operand(id, 0).integer);
       }
-      return map(out.real, count, [](std::uint8_t a) { return static_cast<F>(a); }, operand(id, 0).boolean);
+      return map(
+          out.real, count, [](std::uint8_t a) { return static_cast<F>(a); },
+          operand(id, 0).boolean);
     case Op::to_int:
       if (graph_[node.operands[0]].type == Type::real) {
         return map(out.integer, count, meaning::to_int, operand(id, 0).real);
@@ -239,7 +252,8 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
       return map(out.integer, count, [](std::uint8_t a) { return Int{a}; }, operand(id, 0).boolean);
     case Op::to_bool:
       if (graph_[node.operands[0]].type == Type::real) {
-        return map(out.boolean, count, [](F a) { return a != 0; }, operand(id, 0).real);  // NaN is true
+        return map(
+            out.boolean, count, [](F a) { return a != 0; }, operand(id, 0).real);  // NaN is true
       }
       return map(out.boolean, count, [](Int a) { return a != 0; }, operand(id, 0).integer);
   }
@@ -261,7 +275,8 @@ void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
     const auto size = static_cast<std::uint64_t>(view.size(axis));
     const std::int64_t stride = view.stride(axis);
     for (std::size_t i = 0; i < n; ++i) {
-      const bool inside = static_cast<std::uint64_t>(index[i]) < size;  // also refuses negative ones
+      const bool inside =
+          static_cast<std::uint64_t>(index[i]) < size;  // also refuses negative ones
       outside_[i] |= static_cast<std::uint8_t>(!inside);
       somewhere_outside |= static_cast<std::uint8_t>(!inside);
       offsets_[i] += inside ? index[i] * stride : 0;
@@ -273,7 +288,9 @@ void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
     const auto gather = [&](auto& column) {
       using Value = std::remove_reference_t<decltype(column[0])>;
       for (std::size_t i = 0; i < n; ++i) {
-        column[i] = outside_[i] != 0 ? Value{0} : static_cast<Value>(base::load_as<T>(view.data(), offsets_[i]));
+        column[i] = outside_[i] != 0
+                        ? Value{0}
+                        : static_cast<Value>(base::load_as<T>(view.data(), offsets_[i]));
       }
     };
     if constexpr (base::is_float_element<T>) {
@@ -352,9 +369,12 @@ std::span<const std::uint8_t> Interpreter<F>::poison(int output) const {
 template <class F>
 std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const {
   const auto i = static_cast<std::size_t>(point);
-  const auto poisoned = [&](NodeId id) { return !column(id).poison.empty() && column(id).poison[i] != 0; };
+  const auto poisoned = [&](NodeId id) {
+    return !column(id).poison.empty() && column(id).poison[i] != 0;
+  };
   NodeId id = graph_.outputs()[static_cast<std::size_t>(output)];
-  if (!poisoned(id)) base::internal_error("poison_reason: output {} is sound at point {}", output, point);
+  if (!poisoned(id))
+    base::internal_error("poison_reason: output {} is sound at point {}", output, point);
   // Follow the poison to where it entered.
   while (true) {
     const Node& node = graph_[id];
@@ -375,8 +395,8 @@ std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const 
   for (int axis = 0; axis < view.rank(); ++axis) {
     const std::int64_t index = operand(id, axis).integer[i];
     if (index < 0 || index >= view.size(axis)) {
-      return fmt::format("{}: index {} along dimension {} is outside its length {}", name, index, axis,
-                         view.size(axis));
+      return fmt::format("{}: index {} along dimension {} is outside its length {}", name, index,
+                         axis, view.size(axis));
     }
   }
   base::internal_error("poison_reason: {} was read inside its bounds", name);

@@ -4,11 +4,13 @@
 //   run(Points<float>{.score = scores, .b = b, .h = h, .q = q, .kv = kv}, n);
 //   run.reals(0)[i]     // output 0 at point i
 //
-// F is the float of the evaluation. In fp32 an operation takes its fp32 operands, computes in fp64 and rounds once.
+// F is the float of the evaluation. In fp32 an operation takes its fp32 operands, computes in fp64
+// and rounds once.
 //
-// Reads outside a buffer, and integer divisions by a run-time zero, touch no memory and poison their value. Poison
-// follows three-valued rules: false && poison is false, true || poison is true, where() takes only its chosen side;
-// everything else that uses a poisoned value is poisoned. What to do about a poisoned output is the caller's decision.
+// Reads outside a buffer, and integer divisions by a run-time zero, touch no memory and poison
+// their value. Poison follows three-valued rules: false && poison is false, true || poison is true,
+// where() takes only its chosen side; everything else that uses a poisoned value is poisoned. What
+// to do about a poisoned output is the caller's decision.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +23,8 @@
 
 namespace treadle::ir {
 
-// Values of the inputs: one per point, or a single one that holds for all points. Inputs that the graph does not use
-// may be empty.
+// Values of the inputs: one per point, or a single one that holds for all points. Inputs that the
+// graph does not use may be empty.
 template <class F>
 struct Points {
   std::span<const F> score = {}, grad = {};
@@ -60,7 +62,9 @@ class Interpreter {
   void evaluate(NodeId id, const Points<F>& points, std::int64_t count);
   void evaluate_load(NodeId id, std::int64_t count);
   void evaluate_poison(NodeId id, std::int64_t count);
-  [[nodiscard]] const Column& column(NodeId id) const { return columns_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const Column& column(NodeId id) const {
+    return columns_[static_cast<std::size_t>(id)];
+  }
   [[nodiscard]] const Column& operand(NodeId id, int i) const {
     return column(graph_[id].operands[static_cast<std::size_t>(i)]);
   }

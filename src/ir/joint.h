@@ -8,8 +8,8 @@
 
 namespace treadle::ir {
 
-// buffer[index...] += value, at points where `when` is true. The numbers are outputs of the joint graph. Where `when`
-// is false the index may lie outside the buffer.
+// buffer[index...] += value, at points where `when` is true. The numbers are outputs of the joint
+// graph. Where `when` is false the index may lie outside the buffer.
 struct Contribution {
   Slot slot;
   int when = 0;

@@ -13,9 +13,9 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 // Longest first, so that "**" is not read as "*" "*".
-constexpr std::array<std::string_view, 31> symbols{"**", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+",
-                                                   "-",  "*",  "/",  "%",  "<",  ">",  "=",  "!",  "&",  "|",  "^",
-                                                   "~",  "(",  ")",  "[",  "]",  ",",  ";",  ".",  ":"};
+constexpr std::array<std::string_view, 31> symbols{
+    "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+", "-", "*", "/", "%", "<",
+    ">",  "=",  "!",  "&",  "|",  "^",  "~",  "(",  ")",  "[",  "]", ",", ";", ".", ":"};
 
 // The length of the number that starts here: digits, a fraction, an exponent.
 std::size_t number_length(std::string_view rest) {
@@ -42,7 +42,8 @@ std::size_t number_length(std::string_view rest) {
 
 void fail_at(std::string_view source, std::size_t position, const std::string& message) {
   position = std::min(position, source.size());
-  const std::size_t before = position == 0 ? std::string_view::npos : source.rfind('\n', position - 1);
+  const std::size_t before =
+      position == 0 ? std::string_view::npos : source.rfind('\n', position - 1);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(source.find('\n', position), source.size());
   std::string line(source.substr(begin, end - begin));
@@ -69,18 +70,21 @@ std::vector<Token> tokenize(std::string_view source) {
       token.kind = TokenKind::number;
       token.text = rest.substr(0, number_length(rest));
     } else if (is_letter(c)) {
-      const auto end = std::ranges::find_if_not(rest, [](char x) { return is_letter(x) || is_digit(x); });
+      const auto end =
+          std::ranges::find_if_not(rest, [](char x) { return is_letter(x) || is_digit(x); });
       token.kind = TokenKind::name;
       token.text = rest.substr(0, static_cast<std::size_t>(end - rest.begin()));
     } else {
-      const auto* symbol = std::ranges::find_if(symbols, [&](std::string_view s) { return rest.starts_with(s); });
+      const auto* symbol =
+          std::ranges::find_if(symbols, [&](std::string_view s) { return rest.starts_with(s); });
       if (symbol == symbols.end()) fail_at(source, at, "a character that means nothing here");
       token.text = rest.substr(0, symbol->size());
     }
     at += token.text.size();
     tokens.push_back(token);
   }
-  // The end is where the last token ends: a caret after trailing blanks and comments would point at nothing.
+  // The end is where the last token ends: a caret after trailing blanks and comments would point at
+  // nothing.
   const std::size_t end = tokens.empty() ? 0 : tokens.back().position + tokens.back().text.size();
   tokens.push_back({.kind = TokenKind::end, .text = source.substr(end, 0), .position = end});
   return tokens;

@@ -1,4 +1,5 @@
-// The meaning of the operations that C++ does not already have as we mean them. docs/ir.md says the same in words.
+// The meaning of the operations that C++ does not already have as we mean them. docs/ir.md says the
+// same in words.
 #pragma once
 
 #include <cmath>
@@ -35,7 +36,9 @@ inline std::int64_t shift_right(std::int64_t a, std::int64_t by) {
 }
 
 inline std::int64_t sign(std::int64_t a) { return (a > 0) - (a < 0); }
-inline double sign(double a) { return static_cast<double>((a > 0) - (a < 0)); }  // of NaN: 0, as in PyTorch
+inline double sign(double a) {
+  return static_cast<double>((a > 0) - (a < 0));
+}  // of NaN: 0, as in PyTorch
 
 // NaN wins over every number.
 inline double min(double a, double b) { return a < b || std::isnan(a) ? a : b; }

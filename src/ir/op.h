@@ -11,10 +11,12 @@
 
 namespace treadle::ir {
 
-// The three types of values. Integers have 64 bits; how many bits a float has is the evaluator's choice (32 or 64).
+// The three types of values. Integers have 64 bits; how many bits a float has is the evaluator's
+// choice (32 or 64).
 enum class Type : std::uint8_t { boolean, integer, real };
 
-// What a function may read besides captured buffers. `grad` exists in derivatives only: the incoming gradient.
+// What a function may read besides captured buffers. `grad` exists in derivatives only: the
+// incoming gradient.
 enum class Input : std::uint8_t { score, b, h, q, kv, grad };
 inline constexpr std::array all_inputs{Input::score, Input::b,  Input::h,
                                        Input::q,     Input::kv, Input::grad};

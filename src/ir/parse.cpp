@@ -1,4 +1,5 @@
-// In: text and the captures it may name; out: a graph. Precedence climbing over the tokens; read expression() first.
+// In: text and the captures it may name; out: a graph. Precedence climbing over the tokens; read
+// expression() first.
 #include "ir/parse.h"
 
 #include <fmt/format.h>
@@ -36,23 +37,33 @@ class Parser {
     while (peek().kind == TokenKind::name && peek(1).text == "=") definition();
     std::vector<NodeId> outputs{expression(Binding::anything)};
     while (accept(",")) outputs.push_back(expression(Binding::anything));
-    if (peek().kind != TokenKind::end) fail_here(fmt::format("\"{}\" was not expected here", peek().text));
+    if (peek().kind != TokenKind::end)
+      fail_here(fmt::format("\"{}\" was not expected here", peek().text));
     return make_.finish(outputs);
   }
 
  private:
-  const Token& peek(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
-  bool at_symbol(std::string_view text) const { return peek().kind == TokenKind::symbol && peek().text == text; }
-  bool at_word(std::string_view text) const { return peek().kind == TokenKind::name && peek().text == text; }
+  const Token& peek(std::size_t ahead = 0) const {
+    return tokens_[std::min(at_ + ahead, tokens_.size() - 1)];
+  }
+  bool at_symbol(std::string_view text) const {
+    return peek().kind == TokenKind::symbol && peek().text == text;
+  }
+  bool at_word(std::string_view text) const {
+    return peek().kind == TokenKind::name && peek().text == text;
+  }
   bool accept(std::string_view symbol) {
     if (!at_symbol(symbol)) return false;
     ++at_;
     return true;
   }
-  [[noreturn]] void fail_here(const std::string& message) const { fail_at(source_, peek().position, message); }
+  [[noreturn]] void fail_here(const std::string& message) const {
+    fail_at(source_, peek().position, message);
+  }
   void expect(std::string_view symbol) {
     if (accept(symbol)) return;
-    const std::string seen = peek().kind == TokenKind::end ? "the text ends" : fmt::format("\"{}\" stands", peek().text);
+    const std::string seen =
+        peek().kind == TokenKind::end ? "the text ends" : fmt::format("\"{}\" stands", peek().text);
     fail_here(fmt::format("\"{}\" is missing, {} here", symbol, seen));
   }
 
@@ -104,7 +115,8 @@ class Parser {
 
   // Everything that binds at least as tightly as `loosest`.
   NodeId expression(Binding loosest) {
-    if (++depth_ > deepest) fail_here(fmt::format("nested deeper than {} levels; name parts of it: t = ...;", deepest));
+    if (++depth_ > deepest)
+      fail_here(fmt::format("nested deeper than {} levels; name parts of it: t = ...;", deepest));
     NodeId left = prefix(loosest);
     while (const auto next = infix()) {
       if (next->binding < loosest) break;
@@ -132,14 +144,16 @@ class Parser {
       const char sign = peek().text[0];
       ++at_;
       // A sign directly before a number makes a constant, unless the number is the base of a power.
-      if (sign == '-' && peek().kind == TokenKind::number && peek(1).text != "**") return number(true);
+      if (sign == '-' && peek().kind == TokenKind::number && peek(1).text != "**")
+        return number(true);
       if (sign == '-' && at_word("inf") && peek(1).text != "**") {
         ++at_;
         return make_.real(-std::numeric_limits<double>::infinity());
       }
       const NodeId operand = expression(Binding::sign);
       if (sign == '+') return operand;
-      if (sign == '~' && make_.type(operand) == Type::boolean) return apply(Op::logical_not, {operand}, position);
+      if (sign == '~' && make_.type(operand) == Type::boolean)
+        return apply(Op::logical_not, {operand}, position);
       return apply(sign == '-' ? Op::neg : Op::bit_not, {operand}, position);
     }
     if (at_symbol("!") || at_word("not")) {
@@ -160,8 +174,9 @@ class Parser {
       return inside;
     }
     if (peek().kind != TokenKind::name) {
-      fail_here(peek().kind == TokenKind::end ? "the text ends where a value is due"
-                                              : fmt::format("\"{}\" stands where a value is due", peek().text));
+      fail_here(peek().kind == TokenKind::end
+                    ? "the text ends where a value is due"
+                    : fmt::format("\"{}\" stands where a value is due", peek().text));
     }
     return named();
   }
@@ -169,21 +184,25 @@ class Parser {
   NodeId named() {
     const Token token = peek();
     const std::string name(token.text);
-    if (name == "and" || name == "or") fail_here(fmt::format("\"{}\" stands where a value is due", name));
+    if (name == "and" || name == "or")
+      fail_here(fmt::format("\"{}\" stands where a value is due", name));
     ++at_;
     if (name == "inf") return make_.real(std::numeric_limits<double>::infinity());
     if (name == "nan") return make_.real(std::numeric_limits<double>::quiet_NaN());
     if (name == "true" || name == "false") return make_.boolean(name == "true");
     if (const auto input = find_input(name)) return make_.input(*input);
     if (const auto defined = defined_.find(name); defined != defined_.end()) return defined->second;
-    if (const auto slot = captures_.find(name); slot != captures_.end()) return load(slot->second, token.position);
+    if (const auto slot = captures_.find(name); slot != captures_.end())
+      return load(slot->second, token.position);
     if (const auto op = find_op(name)) {
       if (!at_symbol("(")) fail_here(fmt::format("{} is a function; \"(\" is missing", name));
       ++at_;
       return apply(*op, list(")"), token.position);
     }
-    if (at_symbol("(")) fail_at(source_, token.position, fmt::format("unknown function \"{}\"", name));
-    fail_at(source_, token.position, fmt::format("unknown name \"{}\"; known are {}", name, known_names()));
+    if (at_symbol("("))
+      fail_at(source_, token.position, fmt::format("unknown function \"{}\"", name));
+    fail_at(source_, token.position,
+            fmt::format("unknown name \"{}\"; known are {}", name, known_names()));
   }
 
   NodeId load(const Slot& slot, std::size_t position) {
@@ -243,13 +262,15 @@ class Parser {
   }
 
   static bool is_literal_word(std::string_view name) {
-    return name == "inf" || name == "nan" || name == "true" || name == "false" || name == "and" || name == "or" ||
-           name == "not";
+    return name == "inf" || name == "nan" || name == "true" || name == "false" || name == "and" ||
+           name == "or" || name == "not";
   }
 
   std::string known_names() const {
     std::string names;
-    const auto add = [&](std::string_view name) { names += fmt::format("{}{}", names.empty() ? "" : ", ", name); };
+    const auto add = [&](std::string_view name) {
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+    };
     for (const Input input : all_inputs) {
       if (find_input(name_of(input))) add(name_of(input));
     }

@@ -1,4 +1,5 @@
-// In: a graph; out: its text. Names are given first (which nodes get one), then each definition is written as a tree.
+// In: a graph; out: its text. Names are given first (which nodes get one), then each definition is
+// written as a tree.
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -37,7 +38,8 @@ bool is_leaf(const Node& node) { return node.operands.empty(); }
 
 class Printer {
  public:
-  explicit Printer(const Graph& graph) : graph_(graph), names_(static_cast<std::size_t>(graph.size())) {
+  explicit Printer(const Graph& graph)
+      : graph_(graph), names_(static_cast<std::size_t>(graph.size())) {
     choose_names();
   }
 
@@ -47,7 +49,8 @@ class Printer {
       const std::string& name = names_[static_cast<std::size_t>(id)];
       if (!name.empty()) printed.definitions += fmt::format("{} = {};\n", name, tree(id));
     }
-    for (const NodeId output : graph_.outputs()) printed.outputs.push_back(use(output, Binding::anything));
+    for (const NodeId output : graph_.outputs())
+      printed.outputs.push_back(use(output, Binding::anything));
     return printed;
   }
 
@@ -89,8 +92,8 @@ class Printer {
     return written_as_call(node) ? Binding::primary : binding_of(node.op);
   }
 
-  // `-2.0` reads as a constant and `^` on bools as on integers is told apart by type, so only a sign before a number
-  // must be spelled out.
+  // `-2.0` reads as a constant and `^` on bools as on integers is told apart by type, so only a
+  // sign before a number must be spelled out.
   bool written_as_call(const Node& node) const {
     if (info(node.op).infix.empty()) return true;
     return node.op == Op::neg && graph_[node.operands[0]].op == Op::constant;
@@ -150,7 +153,8 @@ std::string to_listing(const Graph& graph) {
     if (node.op == Op::constant) what = constant_text(node);
     if (node.op == Op::load) {
       const bool known = node.slot >= 0 && node.slot < static_cast<int>(graph.slots().size());
-      what = fmt::format("load {}", known ? graph.slots()[static_cast<std::size_t>(node.slot)].name : "?");
+      what = fmt::format("load {}",
+                         known ? graph.slots()[static_cast<std::size_t>(node.slot)].name : "?");
     }
     text += fmt::format("%{} {} = {}", id, name_of(node.type), what);
     for (const NodeId operand : node.operands) text += fmt::format(" %{}", operand);

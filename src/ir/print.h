@@ -2,8 +2,9 @@
 //
 //   to_text(graph)  ->  "where(q >= kv, score + slopes[h] * float(kv - q), -inf)"
 //
-// A value that is used more than once, or sits deep, gets a name: "t0 = tanh(score); t0 * t0". Several outputs are
-// separated by commas. Conversions are written out, so the text shows what is computed.
+// A value that is used more than once, or sits deep, gets a name: "t0 = tanh(score); t0 * t0".
+// Several outputs are separated by commas. Conversions are written out, so the text shows what is
+// computed.
 #pragma once
 
 #include <string>

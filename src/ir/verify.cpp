@@ -39,13 +39,16 @@ class Verifier {
     }
     std::int32_t read = 0;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      if (graph_[id].slot > read) fail(id, "reads a slot before the slots that stand in front of it");
+      if (graph_[id].slot > read)
+        fail(id, "reads a slot before the slots that stand in front of it");
       if (graph_[id].slot == read) ++read;
     }
     if (read != static_cast<std::int32_t>(graph_.slots().size())) fail("a slot that no node reads");
   }
 
-  Type type(NodeId id, std::size_t operand) const { return graph_[graph_[id].operands[operand]].type; }
+  Type type(NodeId id, std::size_t operand) const {
+    return graph_[graph_[id].operands[operand]].type;
+  }
 
   bool all_operands(NodeId id, Type wanted, std::size_t first = 0) const {
     for (std::size_t i = first; i < graph_[id].operands.size(); ++i) {
@@ -60,15 +63,18 @@ class Verifier {
     for (const NodeId operand : node.operands) {
       if (operand < 0 || operand >= id) fail(id, "an operand does not come before its user");
     }
-    if (row.arity >= 0 && static_cast<int>(node.operands.size()) != row.arity) fail(id, "wrong number of operands");
+    if (row.arity >= 0 && static_cast<int>(node.operands.size()) != row.arity)
+      fail(id, "wrong number of operands");
     if ((node.op != Op::load && node.slot != -1) || (node.op != Op::constant && node.bits != 0) ||
         (node.op != Op::input && node.input != Node().input)) {
       fail(id, "holds a slot, a value or an input that its operation does not have");
     }
-    if (!types_fit(id, row.rule)) fail(id, "operand or result types break the rule of the operation");
+    if (!types_fit(id, row.rule))
+      fail(id, "operand or result types break the rule of the operation");
     if (node.op == Op::floor_div || node.op == Op::mod) {
       const Node& divisor = graph_[node.operands[1]];
-      if (divisor.op == Op::constant && divisor.integer() == 0) fail(id, "division by the constant 0");
+      if (divisor.op == Op::constant && divisor.integer() == 0)
+        fail(id, "division by the constant 0");
     }
   }
 
@@ -81,7 +87,8 @@ class Verifier {
       case Rule::rounding: return node.type == Type::real && all_operands(id, Type::real);
       case Rule::integer: return node.type == Type::integer && all_operands(id, Type::integer);
       case Rule::comparison:
-        return node.type == Type::boolean && type(id, 0) != Type::boolean && all_operands(id, type(id, 0));
+        return node.type == Type::boolean && type(id, 0) != Type::boolean &&
+               all_operands(id, type(id, 0));
       case Rule::logical: return node.type == Type::boolean && all_operands(id, Type::boolean);
       case Rule::test: return node.type == Type::boolean && all_operands(id, Type::real);
       case Rule::choice: return type(id, 0) == Type::boolean && all_operands(id, node.type, 1);
@@ -99,7 +106,8 @@ class Verifier {
     switch (node.type) {
       case Type::boolean: return node.bits <= 1;
       case Type::integer: return true;
-      case Type::real: return !std::isnan(node.real()) || node.bits == std::bit_cast<std::uint64_t>(the_nan);
+      case Type::real:
+        return !std::isnan(node.real()) || node.bits == std::bit_cast<std::uint64_t>(the_nan);
     }
     return false;
   }
@@ -112,7 +120,8 @@ class Verifier {
       fail(id, "a load of a slot that is not there");
     }
     const Slot& slot = graph_.slots()[static_cast<std::size_t>(node.slot)];
-    if (static_cast<int>(node.operands.size()) != slot.rank) fail(id, "a load with another rank than its slot");
+    if (static_cast<int>(node.operands.size()) != slot.rank)
+      fail(id, "a load with another rank than its slot");
     return node.type == type_of(slot.dtype) && all_operands(id, Type::integer);
   }
 
@@ -125,7 +134,8 @@ class Verifier {
     }
     for (NodeId id = graph_.size() - 1; id >= 0; --id) {
       if (!used[static_cast<std::size_t>(id)]) fail(id, "no output needs it");
-      for (const NodeId operand : graph_[id].operands) used[static_cast<std::size_t>(operand)] = true;
+      for (const NodeId operand : graph_[id].operands)
+        used[static_cast<std::size_t>(operand)] = true;
     }
   }
 

@@ -1,5 +1,5 @@
-// In: a mask, lengths, tiles; out: a Layout. Tiles are cut into tasks; each has a classifier of its own and writes lists
-// of its own, so threads share nothing but the tables of captured arrays.
+// In: a mask, lengths, tiles; out: a Layout. Tiles are cut into tasks; each has a classifier of its
+// own and writes lists of its own, so threads share nothing but the tables of captured arrays.
 #include "layout/build.h"
 
 #include <algorithm>
@@ -40,22 +40,26 @@ std::vector<Task> tasks_of(const Extent& extent, const Tiles& tiles, bool per_ba
 
 // Runs work(task, lists of its tiles) for all tasks and puts the lists in order.
 template <class Work>
-Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool per_head, Executor& executor,
-                 const Work& work) {
+Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool per_head,
+                 Executor& executor, const Work& work) {
   check_extent(extent);
   if (tiles.queries() != extent.queries) {
     base::fail("layout: tiles for {} queries, the extent has {}", tiles.queries(), extent.queries);
   }
   const std::vector<Task> tasks = tasks_of(extent, tiles, per_batch, per_head, executor.threads());
-  const std::int64_t lists = (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * tiles.count();
+  const std::int64_t lists =
+      (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * tiles.count();
   std::vector<std::vector<Run>> runs(static_cast<std::size_t>(lists));
   base::parallel_for(executor, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
     const Task& task = tasks[static_cast<std::size_t>(i)];
-    const std::int64_t list = (task.b * (per_head ? extent.heads : 1) + task.h) * tiles.count() + task.first;
-    work(task, std::span(runs).subspan(static_cast<std::size_t>(list), static_cast<std::size_t>(task.last - task.first + 1)));
+    const std::int64_t list =
+        (task.b * (per_head ? extent.heads : 1) + task.h) * tiles.count() + task.first;
+    work(task, std::span(runs).subspan(static_cast<std::size_t>(list),
+                                       static_cast<std::size_t>(task.last - task.first + 1)));
   });
   Layout layout(extent, tiles, per_batch, per_head, runs);
-  if (base::dump_wanted(base::Dump::layout)) base::dump(base::Dump::layout, "runs per tile", to_text(layout));
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, "runs per tile", to_text(layout));
   return layout;
 }
 
@@ -64,15 +68,19 @@ Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool 
 void check_mask(const Mask& mask) {
   if (mask.graph.outputs().size() != 1 || mask.graph.output_type() != ir::Type::boolean) {
     base::fail("layout: the mask gives {}; a mask gives one bool",
-               mask.graph.outputs().size() == 1 ? ir::name_of(mask.graph.output_type()) : "several values");
+               mask.graph.outputs().size() == 1 ? ir::name_of(mask.graph.output_type())
+                                                : "several values");
   }
   if (mask.graph.uses(Input::score)) {
-    base::fail("layout: the mask mentions the score; which pairs are visible must not depend on it");
+    base::fail(
+        "layout: the mask mentions the score; which pairs are visible must not depend on it");
   }
   if (mask.memory.size() != mask.graph.slots().size()) {
-    base::fail("layout: {} captures are bound, the mask has {}", mask.memory.size(), mask.graph.slots().size());
+    base::fail("layout: {} captures are bound, the mask has {}", mask.memory.size(),
+               mask.graph.slots().size());
   }
-  for (std::size_t i = 0; i < mask.memory.size(); ++i) ir::check_binding(mask.graph.slots()[i], mask.memory[i]);
+  for (std::size_t i = 0; i < mask.memory.size(); ++i)
+    ir::check_binding(mask.graph.slots()[i], mask.memory[i]);
 }
 
 Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles, Executor& executor) {
@@ -80,11 +88,13 @@ Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles, Executo
   const bool per_batch = mask.graph.uses(Input::b);
   const bool per_head = mask.graph.uses(Input::h);
   if (const auto dense = as_dense(mask, extent)) {
-    return assembled(extent, tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
-      for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
-        classify_dense(*dense, tiles, task.b, task.h, tile, extent.keys, runs[static_cast<std::size_t>(tile - task.first)]);
-      }
-    });
+    return assembled(extent, tiles, per_batch, per_head, executor,
+                     [&](const Task& task, auto runs) {
+                       for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
+                         classify_dense(*dense, tiles, task.b, task.h, tile, extent.keys,
+                                        runs[static_cast<std::size_t>(tile - task.first)]);
+                       }
+                     });
   }
   passes::CaptureTables tables(mask.memory);
   return assembled(extent, tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
@@ -98,26 +108,28 @@ Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles, E
   const bool per_batch = mask.graph.uses(Input::b) || selection.per_batch();
   const bool per_head = mask.graph.uses(Input::h) || selection.per_head();
   passes::CaptureTables tables(mask.memory);
-  return assembled(selection.extent(), tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
-    Classifier classifier(mask.graph, tables, mask.memory);
-    for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
-      const std::int64_t block = tiles.query(tile, 0) / selection.query_block();
-      for (std::int64_t i = 1; i < tiles.size(tile); ++i) {
-        if (tiles.query(tile, i) / selection.query_block() != block) {
-          base::fail("layout: tile {} crosses a border of the selection's blocks of {} queries", tile,
-                     selection.query_block());
+  return assembled(
+      selection.extent(), tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
+        Classifier classifier(mask.graph, tables, mask.memory);
+        for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
+          const std::int64_t block = tiles.query(tile, 0) / selection.query_block();
+          for (std::int64_t i = 1; i < tiles.size(tile); ++i) {
+            if (tiles.query(tile, i) / selection.query_block() != block) {
+              base::fail("layout: tile {} crosses a border of the selection's blocks of {} queries",
+                         tile, selection.query_block());
+            }
+          }
+          auto& list = runs[static_cast<std::size_t>(tile - task.first)];
+          for (const Stretch& stretch : selection.stretches(task.b, task.h, block)) {
+            if (stretch.skip_mask) {
+              append(list, stretch.begin, stretch.end, true);
+            } else {
+              classifier.classify(tiles, task.b, task.h, tile, tile, stretch.begin, stretch.end,
+                                  {&list, 1});
+            }
+          }
         }
-      }
-      auto& list = runs[static_cast<std::size_t>(tile - task.first)];
-      for (const Stretch& stretch : selection.stretches(task.b, task.h, block)) {
-        if (stretch.skip_mask) {
-          append(list, stretch.begin, stretch.end, true);
-        } else {
-          classifier.classify(tiles, task.b, task.h, tile, tile, stretch.begin, stretch.end, {&list, 1});
-        }
-      }
-    }
-  });
+      });
 }
 
 }  // namespace treadle::layout

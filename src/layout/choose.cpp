@@ -22,7 +22,8 @@ using ir::Op;
 constexpr std::int64_t first_look = 6;
 constexpr std::int64_t second_look = 64;
 
-// Constants by which the mask divides something that depends on the query; with others no order helps.
+// Constants by which the mask divides something that depends on the query; with others no order
+// helps.
 struct Numbers {
   std::set<std::int64_t> moduli, divisors;
 };
@@ -35,16 +36,18 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
   std::vector<bool> depends(static_cast<std::size_t>(mask.size()));
   for (ir::NodeId id = 0; id < mask.size(); ++id) {
     const Node& node = mask[id];
-    depends[static_cast<std::size_t>(id)] =
-        (node.op == Op::input && node.input == ir::Input::q) ||
-        std::ranges::any_of(node.operands, [&](ir::NodeId o) { return depends[static_cast<std::size_t>(o)]; });
+    depends[static_cast<std::size_t>(id)] = (node.op == Op::input && node.input == ir::Input::q) ||
+                                            std::ranges::any_of(node.operands, [&](ir::NodeId o) {
+                                              return depends[static_cast<std::size_t>(o)];
+                                            });
     if (node.operands.size() != 2 || !depends[static_cast<std::size_t>(node.operands[0])]) continue;
     const Node& right = mask[node.operands[1]];
     if (right.op != Op::constant || right.type != ir::Type::integer) continue;
     const std::int64_t number = right.integer();
     if (node.op == Op::mod) add(numbers.moduli, number);
     if (node.op == Op::floor_div) add(numbers.divisors, number);
-    if (node.op == Op::shift_right && number > 0 && number < 32) add(numbers.divisors, std::int64_t{1} << number);
+    if (node.op == Op::shift_right && number > 0 && number < 32)
+      add(numbers.divisors, std::int64_t{1} << number);
     // x & 63 is x % 64.
     const bool low_bits = number > 0 && std::has_single_bit(static_cast<std::uint64_t>(number) + 1);
     if (node.op == Op::bit_and && low_bits) add(numbers.moduli, number + 1);
@@ -55,10 +58,11 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
 // A candidate that costs so many times the best of the first look does not get a second one.
 constexpr double hopeless = 1.5;
 
-// Columns x weight of some tiles, scaled up to all tiles. Stops when it is clear that the result is above `limit`; then
-// it is some number above it.
-double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice, const TileWeights& weights,
-                    passes::CaptureTables& tables, std::int64_t most_tiles, const std::atomic<double>& limit) {
+// Columns x weight of some tiles, scaled up to all tiles. Stops when it is clear that the result is
+// above `limit`; then it is some number above it.
+double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice,
+                    const TileWeights& weights, passes::CaptureTables& tables,
+                    std::int64_t most_tiles, const std::atomic<double>& limit) {
   const Tiles tiles(choice.order, extent.queries, choice.height);
   if (tiles.count() == 0) return 0;
   Classifier classifier(mask.graph, tables, mask.memory);
@@ -73,7 +77,9 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
     // Spread by the golden ratio: equal steps would fall into step with the classes of an order.
     const double spread = static_cast<double>(i) * std::numbers::phi;
     const std::int64_t at =
-        samples == total ? i : static_cast<std::int64_t>((spread - std::floor(spread)) * static_cast<double>(total));
+        samples == total
+            ? i
+            : static_cast<std::int64_t>((spread - std::floor(spread)) * static_cast<double>(total));
     const std::int64_t list = at / tiles.count();
     const std::int64_t tile = at % tiles.count();
     std::vector<Run> runs;
@@ -87,7 +93,8 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
 
 }  // namespace
 
-std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent, const TileWeights& weights) {
+std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
+                               const TileWeights& weights) {
   std::vector<Choice> list;
   const Numbers numbers = numbers_of(mask, extent.queries);
   for (int vectors = 3; vectors >= 1; --vectors) {  // equal costs go to the first
@@ -100,36 +107,43 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent, cons
       list.push_back({order, static_cast<std::int64_t>(vectors) * weights.lanes});
     }
   };
-  for (const std::int64_t modulus : numbers.moduli) heights({.kind = Order::Kind::residue, .modulus = modulus});
-  for (const std::int64_t divisor : numbers.divisors) heights({.kind = Order::Kind::blocks, .modulus = divisor});
+  for (const std::int64_t modulus : numbers.moduli)
+    heights({.kind = Order::Kind::residue, .modulus = modulus});
+  for (const std::int64_t divisor : numbers.divisors)
+    heights({.kind = Order::Kind::blocks, .modulus = divisor});
   for (const std::int64_t width : numbers.moduli) {
     if (!numbers.divisors.contains(width)) continue;
     for (int vectors = 1; vectors <= 4; ++vectors) {
       const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
       for (std::int64_t columns = 2; columns < height && columns <= width; ++columns) {
         if (height % columns != 0) continue;
-        list.push_back(
-            {{.kind = Order::Kind::rectangle, .modulus = width, .rows = height / columns, .columns = columns}, height});
+        list.push_back({{.kind = Order::Kind::rectangle,
+                         .modulus = width,
+                         .rows = height / columns,
+                         .columns = columns},
+                        height});
       }
     }
   }
   return list;
 }
 
-Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights, Executor& executor) {
+Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
+                    Executor& executor) {
   check_mask(mask);
   check_extent(extent);
   std::vector<Choice> list = candidates(mask.graph, extent, weights);
   passes::CaptureTables tables(mask.memory);
   const auto look = [&](std::int64_t most_tiles) {
-    // Bad candidates are also slow to cost, so they are given up early. Whoever is dropped is so for any order of events:
-    // the limit never falls below what the best candidate allows.
+    // Bad candidates are also slow to cost, so they are given up early. Whoever is dropped is so
+    // for any order of events: the limit never falls below what the best candidate allows.
     std::atomic<double> limit{std::numeric_limits<double>::infinity()};
     base::parallel_for(executor, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
       Choice& choice = list[static_cast<std::size_t>(i)];
       choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles, limit);
       double now = limit;
-      while (hopeless * choice.cost < now && !limit.compare_exchange_weak(now, hopeless * choice.cost)) {
+      while (hopeless * choice.cost < now &&
+             !limit.compare_exchange_weak(now, hopeless * choice.cost)) {
       }
     });
     return std::ranges::min_element(list, {}, &Choice::cost);

@@ -1,11 +1,12 @@
 // Choose: the query order and tile height that make a mask cheapest.
 //
 //   Choice choice = choose_order(mask, extent, weights, executor);
-//   Layout layout = build(mask, extent, Tiles(choice.order, extent.queries, choice.height), executor);
+//   Tiles tiles(choice.order, extent.queries, choice.height);
+//   Layout layout = build(mask, extent, tiles, executor);
 //
-// Candidates are what the graph suggests: residue classes for its moduli, blocks for its divisors, rectangles where it
-// has both of one number, and identity. Each is costed on tiles spread over the whole mask (all of them when they are
-// few), so choosing costs a fraction of building.
+// Candidates are what the graph suggests: residue classes for its moduli, blocks for its divisors,
+// rectangles where it has both of one number, and identity. Each is costed on tiles spread over the
+// whole mask (all of them when they are few), so choosing costs a fraction of building.
 #pragma once
 
 #include <vector>
@@ -22,8 +23,10 @@ struct Choice {
 };
 
 // All candidates, uncosted, identity first.
-std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent, const TileWeights& weights);
+std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
+                               const TileWeights& weights);
 
-Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights, Executor& executor);
+Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
+                    Executor& executor);
 
 }  // namespace treadle::layout

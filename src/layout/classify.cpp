@@ -9,22 +9,25 @@ namespace {
 
 using passes::Truth;
 
-// Undecided boxes of one tile are split down to this many keys; then evaluating two queries costs less than bounding
-// the halves.
+// Undecided boxes of one tile are split down to this many keys; then evaluating two queries costs
+// less than bounding the halves.
 constexpr std::int64_t leaf_keys = 64;
 
 }  // namespace
 
-Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables, const std::vector<ConstView>& memory)
+Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
+                       const std::vector<ConstView>& memory)
     : bounds_(mask, tables), interpret_(mask, memory) {}
 
-void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t last,
-                          std::int64_t begin, std::int64_t end, std::span<std::vector<Run>> runs) {
+void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
+                          std::int64_t last, std::int64_t begin, std::int64_t end,
+                          std::span<std::vector<Run>> runs) {
   if (begin >= end) return;
   const auto split_tiles = [&] {
     const std::int64_t middle = first + (last - first) / 2;
     classify(tiles, b, h, first, middle, begin, end, runs);
-    classify(tiles, b, h, middle + 1, last, begin, end, runs.subspan(static_cast<std::size_t>(middle + 1 - first)));
+    classify(tiles, b, h, middle + 1, last, begin, end,
+             runs.subspan(static_cast<std::size_t>(middle + 1 - first)));
   };
   const auto queries = tiles.joined(first, last);
   if (!queries) return split_tiles();
@@ -36,12 +39,15 @@ void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, st
   const Truth truth = bounds_.truth(box_);
   if (truth == Truth::never) return;
   if (truth == Truth::always) {
-    for (auto& list : runs.first(static_cast<std::size_t>(last - first + 1))) append(list, begin, end, true);
+    for (auto& list : runs.first(static_cast<std::size_t>(last - first + 1)))
+      append(list, begin, end, true);
     return;
   }
   // The longer side first, so that boxes stay near squares.
-  if (first < last && (queries->count >= end - begin || end - begin <= leaf_keys)) return split_tiles();
-  if (end - begin <= leaf_keys) return settle(tiles, first, begin, end, tiles.size(first) - 1, runs[0]);
+  if (first < last && (queries->count >= end - begin || end - begin <= leaf_keys))
+    return split_tiles();
+  if (end - begin <= leaf_keys)
+    return settle(tiles, first, begin, end, tiles.size(first) - 1, runs[0]);
   // At multiples of the leaf length: splits then fall on the powers of two that masks like.
   const std::int64_t leaves = (end - begin + leaf_keys - 1) / leaf_keys;
   const std::int64_t middle = begin + leaves / 2 * leaf_keys;
@@ -49,16 +55,17 @@ void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, st
   classify(tiles, b, h, first, last, middle, end, runs);
 }
 
-// Asks every `step`-th query. Where they disagree, the column is partial. Where they agree a bound may show that all
-// queries do; if not, more of them are asked, and in the end every one.
-void Classifier::settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end, std::int64_t step,
-                        std::vector<Run>& runs) {
+// Asks every `step`-th query. Where they disagree, the column is partial. Where they agree a bound
+// may show that all queries do; if not, more of them are asked, and in the end every one.
+void Classifier::settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end,
+                        std::int64_t step, std::vector<Run>& runs) {
   const std::int64_t size = tiles.size(tile);
   step = std::max<std::int64_t>(step, 1);
   evaluate(tiles, tile, 0, step, begin, end);
   // 0: none of them sees the key, 2: all do, 1: some.
   std::vector<std::uint8_t> kinds(some_.size());
-  for (std::size_t i = 0; i < kinds.size(); ++i) kinds[i] = static_cast<std::uint8_t>(some_[i] + all_[i]);
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    kinds[i] = static_cast<std::uint8_t>(some_[i] + all_[i]);
 
   for (std::int64_t key = begin; key < end;) {
     const std::uint8_t kind = kinds[static_cast<std::size_t>(key - begin)];
@@ -73,14 +80,15 @@ void Classifier::settle(const Tiles& tiles, std::int64_t tile, std::int64_t begi
       box_.kv = {.low = key, .count = next - key};
       const Truth truth = bounds_.truth(box_);
       if (truth == Truth::always) append(runs, key, next, true);
-      if (truth == Truth::unsure) settle(tiles, tile, key, next, step > 8 && size > 16 ? 8 : 1, runs);
+      if (truth == Truth::unsure)
+        settle(tiles, tile, key, next, step > 8 && size > 16 ? 8 : 1, runs);
     }
     key = next;
   }
 }
 
-void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first, std::int64_t step,
-                          std::int64_t begin, std::int64_t end) {
+void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first,
+                          std::int64_t step, std::int64_t begin, std::int64_t end) {
   const auto width = static_cast<std::size_t>(end - begin);
   const std::int64_t size = tiles.size(tile);
   const auto rows = static_cast<std::size_t>((size - first + step - 1) / step);
@@ -88,7 +96,8 @@ void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t fi
   kv_.resize(q_.size());
   for (std::size_t r = 0; r < rows; ++r) {
     const auto at = static_cast<std::ptrdiff_t>(r * width);
-    std::fill_n(q_.begin() + at, width, tiles.query(tile, first + static_cast<std::int64_t>(r) * step));
+    std::fill_n(q_.begin() + at, width,
+                tiles.query(tile, first + static_cast<std::int64_t>(r) * step));
     std::iota(kv_.begin() + at, kv_.begin() + at + static_cast<std::ptrdiff_t>(width), begin);
   }
   interpret_({.b = {&box_.b.low, 1}, .h = {&box_.h.low, 1}, .q = q_, .kv = kv_},

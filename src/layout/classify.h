@@ -1,9 +1,9 @@
 // Classify: the runs of neighbouring tiles, for one batch and head.
 //
-// Boxes of (queries of some tiles) x (some keys) are bounded; those that are all visible or all hidden are settled at
-// once, the others split. A small box of one tile that stays undecided is settled exactly, column by column: most columns
-// by a few queries of the tile and a bound, the rest by evaluating every pair. So the cost follows the boundary of the
-// mask, not its area.
+// Boxes of (queries of some tiles) x (some keys) are bounded; those that are all visible or all
+// hidden are settled at once, the others split. A small box of one tile that stays undecided is
+// settled exactly, column by column: most columns by a few queries of the tile and a bound, the
+// rest by evaluating every pair. So the cost follows the boundary of the mask, not its area.
 #pragma once
 
 #include <vector>
@@ -17,25 +17,28 @@ namespace treadle::layout {
 class Classifier {
  public:
   // One per thread; the tables may be shared. `mask` is a bool without a score.
-  Classifier(const ir::Graph& mask, passes::CaptureTables& tables, const std::vector<ConstView>& memory);
+  Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
+             const std::vector<ConstView>& memory);
 
   // Appends the runs among keys begin .. end - 1 of tiles first .. last to runs[0 .. last - first].
-  void classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t last,
-                std::int64_t begin, std::int64_t end, std::span<std::vector<Run>> runs);
+  void classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
+                std::int64_t last, std::int64_t begin, std::int64_t end,
+                std::span<std::vector<Run>> runs);
 
  private:
-  void settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end, std::int64_t step,
-              std::vector<Run>& runs);
+  void settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end,
+              std::int64_t step, std::vector<Run>& runs);
 
   // What queries first, first + step, ... of a tile see of keys begin .. end - 1.
-  void evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first, std::int64_t step, std::int64_t begin,
-                std::int64_t end);
+  void evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first, std::int64_t step,
+                std::int64_t begin, std::int64_t end);
 
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;
   std::vector<std::int64_t> q_, kv_;
-  std::vector<std::uint8_t> some_, all_;  // per key of the last evaluation: whether some, whether all of them see it
+  std::vector<std::uint8_t> some_,
+      all_;  // per key of the last evaluation: whether some, whether all of them see it
 };
 
 }  // namespace treadle::layout

@@ -58,12 +58,15 @@ std::size_t end_of_equal(const std::vector<unsigned char>& states, std::size_t a
 std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
   const Node& load = mask.graph[mask.graph.output()];
   if (load.op != Op::load || load.operands.size() < 2) return std::nullopt;
-  DenseMask dense{.array = mask.memory[static_cast<std::size_t>(load.slot)], .leading = {}, .fixed = {}};
+  DenseMask dense{
+      .array = mask.memory[static_cast<std::size_t>(load.slot)], .leading = {}, .fixed = {}};
   const auto is_input = [&](std::size_t i, Input input) {
     const Node& index = mask.graph[load.operands[i]];
     return index.op == Op::input && index.input == input;
   };
-  const auto fits = [&](std::size_t i, std::int64_t length) { return dense.array.shape()[i] >= length; };
+  const auto fits = [&](std::size_t i, std::int64_t length) {
+    return dense.array.shape()[i] >= length;
+  };
   const std::size_t last = load.operands.size() - 1;
   if (!is_input(last - 1, Input::q) || !is_input(last, Input::kv)) return std::nullopt;
   if (!fits(last - 1, extent.queries) || !fits(last, extent.keys)) return std::nullopt;
@@ -86,12 +89,14 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
   return dense;
 }
 
-void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t tile,
-                    std::int64_t keys, std::vector<Run>& runs) {
+void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, std::int64_t h,
+                    std::int64_t tile, std::int64_t keys, std::vector<Run>& runs) {
   const ConstView& array = mask.array;
   std::int64_t start = 0;
   for (std::size_t i = 0; i < mask.leading.size(); ++i) {
-    const std::int64_t index = mask.leading[i] == batch_axis ? b : mask.leading[i] == head_axis ? h : mask.fixed[i];
+    const std::int64_t index = mask.leading[i] == batch_axis  ? b
+                               : mask.leading[i] == head_axis ? h
+                                                              : mask.fixed[i];
     start += index * array.strides()[i];
   }
   const auto* bytes = static_cast<const unsigned char*>(array.data()) + start;
@@ -104,7 +109,8 @@ void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, s
   }
   // 0: seen by none, 1: by some, 2: by all.
   std::vector<unsigned char>& states = seen.some;
-  for (std::size_t i = 0; i < states.size(); ++i) states[i] = static_cast<unsigned char>(states[i] + seen.all[i]);
+  for (std::size_t i = 0; i < states.size(); ++i)
+    states[i] = static_cast<unsigned char>(states[i] + seen.all[i]);
   for (std::size_t at = 0; at < states.size();) {
     const std::size_t end = end_of_equal(states, at);
     if (states[at] != 0) {

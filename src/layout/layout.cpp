@@ -32,13 +32,16 @@ void append(std::vector<Run>& runs, std::int64_t begin, std::int64_t end, bool f
   }
 }
 
-Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head, const std::vector<std::vector<Run>>& runs)
+Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
+               const std::vector<std::vector<Run>>& runs)
     : extent_(extent), tiles_(std::move(tiles)), per_batch_(per_batch), per_head_(per_head) {
   std::size_t total = 0;
   for (const auto& list : runs) total += list.size();
   if (total > std::numeric_limits<std::uint32_t>::max()) {
-    base::fail("layout: {} runs; at most {} fit. A mask this scattered needs taller tiles or another order", total,
-               std::numeric_limits<std::uint32_t>::max());
+    base::fail(
+        "layout: {} runs; at most {} fit. A mask this scattered needs taller tiles or another "
+        "order",
+        total, std::numeric_limits<std::uint32_t>::max());
   }
   offsets_.reserve(runs.size() + 1);
   runs_.reserve(total);
@@ -57,7 +60,8 @@ std::span<const Run> Layout::runs(std::int64_t b, std::int64_t h, std::int64_t t
 }
 
 std::int64_t Layout::bytes() const {
-  return static_cast<std::int64_t>(runs_.size() * sizeof(Run) + offsets_.size() * sizeof(std::uint32_t) +
+  return static_cast<std::int64_t>(runs_.size() * sizeof(Run) +
+                                   offsets_.size() * sizeof(std::uint32_t) +
                                    static_cast<std::size_t>(tiles_.count()) * sizeof(passes::Axis));
 }
 
@@ -73,7 +77,9 @@ std::int64_t Layout::run_pairs() const {
   return pairs * (per_batch_ ? 1 : extent_.batch) * (per_head_ ? 1 : extent_.heads);
 }
 
-std::int64_t Layout::all_pairs() const { return extent_.batch * extent_.heads * extent_.queries * extent_.keys; }
+std::int64_t Layout::all_pairs() const {
+  return extent_.batch * extent_.heads * extent_.queries * extent_.keys;
+}
 
 bool Layout::operator==(const Layout& other) const {
   return extent_ == other.extent_ && tiles_.order() == other.tiles_.order() &&
@@ -84,9 +90,10 @@ bool Layout::operator==(const Layout& other) const {
 std::string to_text(const Layout& layout, std::int64_t most_tiles) {
   const Extent& extent = layout.extent();
   const Tiles& tiles = layout.tiles();
-  std::string text = fmt::format("{} x {} pairs, {} tiles of up to {} queries ({}), {} runs, {} bytes\n", extent.queries,
-                                 extent.keys, tiles.count(), tiles.height(), to_text(tiles.order()), layout.run_count(),
-                                 layout.bytes());
+  std::string text =
+      fmt::format("{} x {} pairs, {} tiles of up to {} queries ({}), {} runs, {} bytes\n",
+                  extent.queries, extent.keys, tiles.count(), tiles.height(),
+                  to_text(tiles.order()), layout.run_count(), layout.bytes());
   for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
     for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
       if (layout.per_batch() || layout.per_head()) text += fmt::format("batch {}, head {}\n", b, h);
@@ -96,9 +103,11 @@ std::string to_text(const Layout& layout, std::int64_t most_tiles) {
           break;
         }
         const passes::Axis& axis = tiles.axis(tile);
-        text += fmt::format("tile {}, {} queries from {} in steps of {}:", tile, tiles.size(tile), axis.low, axis.step);
+        text += fmt::format("tile {}, {} queries from {} in steps of {}:", tile, tiles.size(tile),
+                            axis.low, axis.step);
         for (const Run& run : layout.runs(b, h, tile)) {
-          text += fmt::format(" [{}, {}) {}", run.begin(), run.end(), run.full() ? "full" : "partial");
+          text +=
+              fmt::format(" [{}, {}) {}", run.begin(), run.end(), run.full() ? "full" : "partial");
         }
         text += '\n';
       }

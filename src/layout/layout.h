@@ -3,9 +3,10 @@
 //   for (const Run run : layout.runs(b, h, tile))
 //     run.begin() .. run.end(): columns; run.full(): every query of the tile sees all of them
 //
-// Exact at the grain of single columns: a column is in a run iff some query of the tile sees it, and it is in a full run
-// iff all do. Runs ascend, and neighbours differ in kind or are apart, so equal masks give equal layouts. A layout
-// depends on lengths and on the contents of captures; it is a value to be held and reused as long as those stay.
+// Exact at the grain of single columns: a column is in a run iff some query of the tile sees it,
+// and it is in a full run iff all do. Runs ascend, and neighbours differ in kind or are apart, so
+// equal masks give equal layouts. A layout depends on lengths and on the contents of captures; it
+// is a value to be held and reused as long as those stay.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +51,8 @@ class Layout {
  public:
   Layout() = default;
   // `runs` has one list per (batch or 1, head or 1, tile), in that order.
-  Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head, const std::vector<std::vector<Run>>& runs);
+  Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
+         const std::vector<std::vector<Run>>& runs);
 
   [[nodiscard]] const Extent& extent() const { return extent_; }
   [[nodiscard]] const Tiles& tiles() const { return tiles_; }

@@ -16,7 +16,8 @@ std::string to_text(const Order& order) {
     case Order::Kind::blocks: return fmt::format("blocks of {}", order.modulus);
     case Order::Kind::residue: return fmt::format("residues of {}", order.modulus);
     case Order::Kind::rectangle:
-      return fmt::format("{} x {} rectangles of a grid {} wide", order.rows, order.columns, order.modulus);
+      return fmt::format("{} x {} rectangles of a grid {} wide", order.rows, order.columns,
+                         order.modulus);
   }
   return "?";
 }
@@ -44,7 +45,8 @@ Tiles::Tiles(const Order& order, std::int64_t queries, std::int64_t height)
     case Order::Kind::rectangle: {
       const std::int64_t width = order.modulus;
       if (order.rows < 1 || order.columns < 1 || order.rows * order.columns > height) {
-        base::fail("layout: rectangles of {} x {}; they must hold 1 to {} queries", order.rows, order.columns, height);
+        base::fail("layout: rectangles of {} x {}; they must hold 1 to {} queries", order.rows,
+                   order.columns, height);
       }
       const std::int64_t grid_rows = queries / width;  // whole ones; the rest is a line of its own
       for (std::int64_t row = 0; row < grid_rows; row += order.rows) {
@@ -74,7 +76,8 @@ std::optional<passes::Axis> Tiles::joined(std::int64_t first, std::int64_t last)
   if (first == last) return a;
   // Tiles of a line continue one another; rectangles and different residues do not.
   if (order_.kind == Order::Kind::rectangle) return std::nullopt;
-  if (order_.kind == Order::Kind::residue && a.low % order_.modulus != z.low % order_.modulus) return std::nullopt;
+  if (order_.kind == Order::Kind::residue && a.low % order_.modulus != z.low % order_.modulus)
+    return std::nullopt;
   return passes::Axis{.low = a.low, .count = (z.low - a.low) / a.step + z.count, .step = a.step};
 }
 

@@ -3,9 +3,10 @@
 //   Tiles tiles = make_tiles({.kind = Order::Kind::residue, .modulus = 128}, 4096, 48);
 //   tiles.queries(3)        0 based positions -> query indices of tile 3: 3 * ..., in steps of 128
 //
-// A tile is handled at once, its queries side by side in the lanes of a vector unit, against one key at a time. So tiles
-// whose queries see the same keys waste nothing: identity suits local masks, residue classes strided ones, rectangles
-// neighbourhoods on a grid. No order moves any data: a tile reads its queries by index.
+// A tile is handled at once, its queries side by side in the lanes of a vector unit, against one
+// key at a time. So tiles whose queries see the same keys waste nothing: identity suits local
+// masks, residue classes strided ones, rectangles neighbourhoods on a grid. No order moves any
+// data: a tile reads its queries by index.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,9 @@ class Tiles {
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(axes_.size()); }
 
   // The queries of a tile, as one axis of a box.
-  [[nodiscard]] const passes::Axis& axis(std::int64_t tile) const { return axes_[static_cast<std::size_t>(tile)]; }
+  [[nodiscard]] const passes::Axis& axis(std::int64_t tile) const {
+    return axes_[static_cast<std::size_t>(tile)];
+  }
   [[nodiscard]] std::int64_t size(std::int64_t tile) const {
     return axis(tile).count * axis(tile).outer_count;
   }

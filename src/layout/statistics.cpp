@@ -20,7 +20,8 @@ void for_each_list(const Layout& layout, const F& f) {
 
 // How many batches and heads share one list.
 std::int64_t sharing(const Layout& layout) {
-  return (layout.per_batch() ? 1 : layout.extent().batch) * (layout.per_head() ? 1 : layout.extent().heads);
+  return (layout.per_batch() ? 1 : layout.extent().batch) *
+         (layout.per_head() ? 1 : layout.extent().heads);
 }
 
 }  // namespace
@@ -53,7 +54,8 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& exe
   return visible * sharing(layout);
 }
 
-double block_density(const Mask& mask, const Extent& extent, std::int64_t block, Executor& executor) {
+double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
+                     Executor& executor) {
   const Layout layout = build(mask, extent, Tiles({}, extent.queries, block), executor);
   std::int64_t pairs = 0;
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {

@@ -1,10 +1,11 @@
-// In: a graph and a box; out: a bound for every node, from the leaves up. Read bound_of() first: one row per operation.
+// In: a graph and a box; out: a bound for every node, from the leaves up. Read bound_of() first:
+// one row per operation.
 #include "passes/bounds.h"
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/element.h"
+#include "base/error.h"
 
 namespace treadle::passes {
 namespace {
@@ -34,7 +35,9 @@ Bound of_truth(bool may_be_true, bool may_be_false) {
   return bound;
 }
 
-std::uint8_t axis_bit(Input input) { return static_cast<std::uint8_t>(1u << static_cast<unsigned>(input)); }
+std::uint8_t axis_bit(Input input) {
+  return static_cast<std::uint8_t>(1u << static_cast<unsigned>(input));
+}
 
 Affine form_of(const Axis& axis, Variable inner, Variable outer) {
   Affine form;
@@ -73,7 +76,8 @@ Order order_of(const IntegerRange& a, const IntegerRange& b, const Counts& count
 }
 
 Order order_of(const RealRange& a, const RealRange& b) {
-  return {a.low < b.high, a.low <= b.high && b.low <= a.high, a.high > b.low, a.may_be_nan || b.may_be_nan};
+  return {a.low < b.high, a.low <= b.high && b.low <= a.high, a.high > b.low,
+          a.may_be_nan || b.may_be_nan};
 }
 
 // A sound operand that decides alone makes the other one's poison irrelevant.
@@ -142,7 +146,8 @@ Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables)
     if (node.op == Op::input && node.input != Input::score && node.input != Input::grad) {
       depends = axis_bit(node.input);
     }
-    for (const NodeId operand : node.operands) depends |= depends_[static_cast<std::size_t>(operand)];
+    for (const NodeId operand : node.operands)
+      depends |= depends_[static_cast<std::size_t>(operand)];
   }
 }
 
@@ -168,10 +173,13 @@ void Bounds::evaluate(const Box& box) {
     const Node& node = graph_[id];
     Bound& bound = bounds_[at];
     bound = bound_of(id, box);
-    // These three have rules of their own for poison; everything else is poisoned by any poisoned operand.
-    const bool own_rule = node.op == Op::where || node.op == Op::logical_and || node.op == Op::logical_or;
+    // These three have rules of their own for poison; everything else is poisoned by any poisoned
+    // operand.
+    const bool own_rule =
+        node.op == Op::where || node.op == Op::logical_and || node.op == Op::logical_or;
     if (own_rule) continue;
-    for (std::size_t i = 0; i < node.operands.size(); ++i) bound.may_be_poison |= operand(node, i).may_be_poison;
+    for (std::size_t i = 0; i < node.operands.size(); ++i)
+      bound.may_be_poison |= operand(node, i).may_be_poison;
   }
   evaluated_ = true;
 }
@@ -182,7 +190,9 @@ bool Bounds::reads_inside() const {
 
 Bound Bounds::bound_of(NodeId id, const Box& box) {
   const Node& node = graph_[id];
-  const auto integer = [&](std::size_t i) -> const IntegerRange& { return operand(node, i).integer; };
+  const auto integer = [&](std::size_t i) -> const IntegerRange& {
+    return operand(node, i).integer;
+  };
   const auto real = [&](std::size_t i) -> const RealRange& {
     return operand(node, std::min(i, node.operands.size() - 1)).real;
   };
@@ -194,10 +204,15 @@ Bound Bounds::bound_of(NodeId id, const Box& box) {
       switch (node.input) {
         case Input::score:
         case Input::grad: return of_real(RealRange::anything());
-        case Input::b: return of_integer(IntegerRange::of(form_of(box.b, Variable::b, Variable::b), counts_));
-        case Input::h: return of_integer(IntegerRange::of(form_of(box.h, Variable::h, Variable::h), counts_));
-        case Input::q: return of_integer(IntegerRange::of(form_of(box.q, Variable::q, Variable::q_outer), counts_));
-        case Input::kv: return of_integer(IntegerRange::of(form_of(box.kv, Variable::kv, Variable::kv), counts_));
+        case Input::b:
+          return of_integer(IntegerRange::of(form_of(box.b, Variable::b, Variable::b), counts_));
+        case Input::h:
+          return of_integer(IntegerRange::of(form_of(box.h, Variable::h, Variable::h), counts_));
+        case Input::q:
+          return of_integer(
+              IntegerRange::of(form_of(box.q, Variable::q, Variable::q_outer), counts_));
+        case Input::kv:
+          return of_integer(IntegerRange::of(form_of(box.kv, Variable::kv, Variable::kv), counts_));
       }
       break;
     case Op::constant:
@@ -209,19 +224,27 @@ Bound Bounds::bound_of(NodeId id, const Box& box) {
       break;
     case Op::load: return load(id);
 
-    case Op::add: return is_real ? real_function() : of_integer(add(integer(0), integer(1), counts_));
-    case Op::sub: return is_real ? real_function() : of_integer(subtract(integer(0), integer(1), counts_));
-    case Op::mul: return is_real ? real_function() : of_integer(multiply(integer(0), integer(1), counts_));
+    case Op::add:
+      return is_real ? real_function() : of_integer(add(integer(0), integer(1), counts_));
+    case Op::sub:
+      return is_real ? real_function() : of_integer(subtract(integer(0), integer(1), counts_));
+    case Op::mul:
+      return is_real ? real_function() : of_integer(multiply(integer(0), integer(1), counts_));
     case Op::neg: return is_real ? real_function() : of_integer(negate(integer(0), counts_));
     case Op::abs: return is_real ? real_function() : of_integer(absolute(integer(0), counts_));
     case Op::sign:
       return is_real ? real_function()
-                     : of_integer(IntegerRange::between(integer(0).low > 0 ? 1 : integer(0).low == 0 ? 0 : -1,
-                                                        integer(0).high < 0 ? -1 : integer(0).high == 0 ? 0 : 1));
+                     : of_integer(IntegerRange::between(integer(0).low > 0    ? 1
+                                                        : integer(0).low == 0 ? 0
+                                                                              : -1,
+                                                        integer(0).high < 0    ? -1
+                                                        : integer(0).high == 0 ? 0
+                                                                               : 1));
     case Op::min: return is_real ? real_function() : of_integer(minimum(integer(0), integer(1)));
     case Op::max: return is_real ? real_function() : of_integer(maximum(integer(0), integer(1)));
     case Op::clamp:
-      return is_real ? real_function() : of_integer(minimum(maximum(integer(0), integer(1)), integer(2)));
+      return is_real ? real_function()
+                     : of_integer(minimum(maximum(integer(0), integer(1)), integer(2)));
 
     case Op::div:
     case Op::pow:
@@ -275,7 +298,8 @@ Bound Bounds::bound_of(NodeId id, const Box& box) {
                                   : order_of(integer(0), integer(1), counts_));
 
     case Op::logical_and: return conjunction(operand(node, 0), operand(node, 1));
-    case Op::logical_or: return negation(conjunction(negation(operand(node, 0)), negation(operand(node, 1))));
+    case Op::logical_or:
+      return negation(conjunction(negation(operand(node, 0)), negation(operand(node, 1))));
     case Op::logical_xor: {
       const Bound& a = operand(node, 0);
       const Bound& b = operand(node, 1);
@@ -285,23 +309,27 @@ Bound Bounds::bound_of(NodeId id, const Box& box) {
     case Op::logical_not: return negation(operand(node, 0));
     case Op::isnan: return of_truth(real(0).may_be_nan, true);
     case Op::isinf:
-      return of_truth(real(0).low == -RealRange::infinity || real(0).high == RealRange::infinity, true);
+      return of_truth(real(0).low == -RealRange::infinity || real(0).high == RealRange::infinity,
+                      true);
 
     case Op::where: {
       const Bound& condition = operand(node, 0);
-      Bound chosen = !condition.may_be_false  ? operand(node, 1)
-                     : !condition.may_be_true ? operand(node, 2)
-                                              : either(operand(node, 1), operand(node, 2), node.type);
+      Bound chosen = !condition.may_be_false ? operand(node, 1)
+                     : !condition.may_be_true
+                         ? operand(node, 2)
+                         : either(operand(node, 1), operand(node, 2), node.type);
       // Where the condition is poisoned nothing is promised, so a bound on it is of no use there.
       chosen.may_be_poison |= condition.may_be_poison;
       return chosen;
     }
     case Op::to_float:
       if (graph_[node.operands[0]].type == Type::integer) return of_real(to_real(integer(0)));
-      return of_real(RealRange::between(operand(node, 0).may_be_false ? 0 : 1, operand(node, 0).may_be_true ? 1 : 0));
+      return of_real(RealRange::between(operand(node, 0).may_be_false ? 0 : 1,
+                                        operand(node, 0).may_be_true ? 1 : 0));
     case Op::to_int:
       if (graph_[node.operands[0]].type == Type::real) return of_integer(to_integer(real(0)));
-      return of_integer(IntegerRange::between(operand(node, 0).may_be_false ? 0 : 1, operand(node, 0).may_be_true ? 1 : 0));
+      return of_integer(IntegerRange::between(operand(node, 0).may_be_false ? 0 : 1,
+                                              operand(node, 0).may_be_true ? 1 : 0));
     case Op::to_bool:
       if (graph_[node.operands[0]].type == Type::real) {
         const RealRange& a = real(0);

@@ -4,9 +4,9 @@
 //   Bounds bounds(mask, tables);
 //   bounds.truth(box)      Truth::always, Truth::never or Truth::unsure
 //
-// The promise: always means true at every point of the box, never means false at every point, and no point of such a box
-// is poisoned; when unsure, unsure. Ranges of numbers contain every value at every point that is not poisoned.
-// A Bounds is for one thread; the tables may be shared.
+// The promise: always means true at every point of the box, never means false at every point, and
+// no point of such a box is poisoned; when unsure, unsure. Ranges of numbers contain every value at
+// every point that is not poisoned. A Bounds is for one thread; the tables may be shared.
 #pragma once
 
 #include <vector>
@@ -42,7 +42,8 @@ class Bounds {
     return bounds_[static_cast<std::size_t>(graph_.outputs()[static_cast<std::size_t>(i)])];
   }
 
-  // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any point of the box.
+  // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any
+  // point of the box.
   [[nodiscard]] bool reads_inside() const;
 
  private:
@@ -58,8 +59,9 @@ class Bounds {
   Box box_;  // of the last evaluation
   bool evaluated_ = false;
   Counts counts_{};
-  std::vector<std::uint8_t> depends_;  // per node, a bit for each of b, h, q, kv: others cannot change its bound
-  std::vector<std::uint8_t> inside_;   // per node, whether its own read stays inside
+  std::vector<std::uint8_t>
+      depends_;  // per node, a bit for each of b, h, q, kv: others cannot change its bound
+  std::vector<std::uint8_t> inside_;  // per node, whether its own read stays inside
   // The table a load used last: consecutive boxes mostly ask for the same.
   struct Used {
     const RangeTable* table = nullptr;

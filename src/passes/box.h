@@ -4,8 +4,8 @@
 //   box.q = {.low = 96, .count = 48}; queries 96 .. 143
 //   box.kv = {.low = 0, .count = 1024};
 //
-// Queries may run in steps (a residue class: low, low + step, ...) and in a second, outer loop (a rectangle of a grid of
-// width w: columns in steps of 1, rows in steps of w).
+// Queries may run in steps (a residue class: low, low + step, ...) and in a second, outer loop (a
+// rectangle of a grid of width w: columns in steps of 1, rows in steps of w).
 #pragma once
 
 #include <array>

@@ -1,6 +1,7 @@
-// In: a score mod; out: the joint graph. Gradients flow from the output to the leaves. Each gradient carries the
-// condition under which it flows at all (the sides of where() that were chosen), so that at the end a value that did
-// not take part is dropped by a choice and never multiplied by zero.
+// In: a score mod; out: the joint graph. Gradients flow from the output to the leaves. Each
+// gradient carries the condition under which it flows at all (the sides of where() that were
+// chosen), so that at the end a value that did not take part is dropped by a choice and never
+// multiplied by zero.
 #include "passes/derive.h"
 
 #include <algorithm>
@@ -33,12 +34,14 @@ struct Flow {
 
 class Deriver {
  public:
-  Deriver(const Graph& graph, const std::vector<std::string>& wanted) : graph_(graph), wanted_(wanted) {}
+  Deriver(const Graph& graph, const std::vector<std::string>& wanted)
+      : graph_(graph), wanted_(wanted) {}
 
   Joint run() {
     // Ids of the joint graph's builder begin with those of the forward graph, so no map is needed.
     std::vector<NodeId> same(static_cast<std::size_t>(graph_.size()));
-    for (NodeId id = 0; id < graph_.size(); ++id) same[static_cast<std::size_t>(id)] = make_.copy(graph_, id, same);
+    for (NodeId id = 0; id < graph_.size(); ++id)
+      same[static_cast<std::size_t>(id)] = make_.copy(graph_, id, same);
     find_active();
     flows_.resize(static_cast<std::size_t>(graph_.size()));
     push(graph_.output(), {always, make_.input(Input::grad)});
@@ -54,7 +57,8 @@ class Deriver {
         contributions_.push_back({id, flow});
       } else if (node.op == Op::where) {
         push(node.operands[1], {also(flow.when, node.operands[0]), flow.value});
-        push(node.operands[2], {also(flow.when, make_(Op::logical_not, NodeId{node.operands[0]})), flow.value});
+        push(node.operands[2],
+             {also(flow.when, make_(Op::logical_not, NodeId{node.operands[0]})), flow.value});
       } else {
         const std::vector<NodeId> gradients = slopes(make_, id, flow.value);
         for (std::size_t i = 0; i < gradients.size(); ++i) {
@@ -71,7 +75,8 @@ class Deriver {
     Flow flow;
   };
 
-  // Floats through which the score or a wanted buffer reaches the output. Integers carry no gradient.
+  // Floats through which the score or a wanted buffer reaches the output. Integers carry no
+  // gradient.
   void find_active() {
     active_.resize(static_cast<std::size_t>(graph_.size()));
     for (NodeId id = 0; id < graph_.size(); ++id) {
@@ -82,7 +87,8 @@ class Deriver {
         const std::string& name = graph_.slots()[static_cast<std::size_t>(node.slot)].name;
         active = std::ranges::find(wanted_, name) != wanted_.end();
       } else {
-        for (const NodeId operand : node.operands) active |= active_[static_cast<std::size_t>(operand)];
+        for (const NodeId operand : node.operands)
+          active |= active_[static_cast<std::size_t>(operand)];
       }
       active_[static_cast<std::size_t>(id)] = active;
     }
@@ -98,7 +104,8 @@ class Deriver {
 
   // The gradient as one value: zero where it does not flow.
   NodeId settled(Flow flow) {
-    return flow.when == always ? flow.value : make_(Op::where, flow.when, flow.value, make_.real(0.0));
+    return flow.when == always ? flow.value
+                               : make_(Op::where, flow.when, flow.value, make_.real(0.0));
   }
 
   struct Condition {
@@ -116,9 +123,13 @@ class Deriver {
     const Condition yes = condition_of(a.when);
     const Condition no = condition_of(b.when);
     if (yes.outer != no.outer) return std::nullopt;
-    const auto negates = [&](NodeId x, NodeId y) { return make_[x].op == Op::logical_not && make_[x].operands[0] == y; };
-    if (negates(no.last, yes.last)) return Flow{yes.outer, make_(Op::where, yes.last, a.value, b.value)};
-    if (negates(yes.last, no.last)) return Flow{yes.outer, make_(Op::where, no.last, b.value, a.value)};
+    const auto negates = [&](NodeId x, NodeId y) {
+      return make_[x].op == Op::logical_not && make_[x].operands[0] == y;
+    };
+    if (negates(no.last, yes.last))
+      return Flow{yes.outer, make_(Op::where, yes.last, a.value, b.value)};
+    if (negates(yes.last, no.last))
+      return Flow{yes.outer, make_(Op::where, no.last, b.value, a.value)};
     return std::nullopt;
   }
 
@@ -178,10 +189,12 @@ ir::Joint derive(const ir::Graph& score_mod, const std::vector<std::string>& wan
     const ir::Slot* slot = score_mod.find_slot(name);
     if (slot == nullptr) base::fail("gradients: the score mod reads no capture \"{}\"", name);
     if (!is_float(slot->dtype)) {
-      base::fail("gradients: capture \"{}\" holds {}; only floats have gradients", name, name_of(slot->dtype));
+      base::fail("gradients: capture \"{}\" holds {}; only floats have gradients", name,
+                 name_of(slot->dtype));
     }
   }
-  if (score_mod.output_type() != ir::Type::real) base::internal_error("derive: the score mod is not a float");
+  if (score_mod.output_type() != ir::Type::real)
+    base::internal_error("derive: the score mod is not a float");
   return Deriver(score_mod, wanted).run();
 }
 

@@ -3,9 +3,9 @@
 //   derive("score * gate[h]", {"gate"})   ->   gradient of the score: grad * gate[h]
 //                                              gate[h] += grad * score
 //
-// `grad` is the incoming gradient, that of the modified score. Slopes at ties are PyTorch's; docs/ir.md lists them.
-// where() differentiates only its chosen side: the other side contributes exactly nothing, even if its slope is inf,
-// NaN or poisoned.
+// `grad` is the incoming gradient, that of the modified score. Slopes at ties are PyTorch's;
+// docs/ir.md lists them. where() differentiates only its chosen side: the other side contributes
+// exactly nothing, even if its slope is inf, NaN or poisoned.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@
 
 namespace treadle::passes {
 
-// `wanted` names the captured buffers whose gradients are asked for; each must be a slot of the graph and hold floats.
+// `wanted` names the captured buffers whose gradients are asked for; each must be a slot of the
+// graph and hold floats.
 ir::Joint derive(const ir::Graph& score_mod, const std::vector<std::string>& wanted);
 
 }  // namespace treadle::passes

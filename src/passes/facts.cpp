@@ -24,7 +24,8 @@ bool Facts::is_integer(NodeId id, std::int64_t value) const {
 
 bool Facts::is_real(NodeId id, double value) const {
   const Node& node = make_[id];
-  return node.op == Op::constant && node.type == Type::real && node.bits == std::bit_cast<std::uint64_t>(value);
+  return node.op == Op::constant && node.type == Type::real &&
+         node.bits == std::bit_cast<std::uint64_t>(value);
 }
 
 bool Facts::is_boolean(NodeId id, bool value) const {
@@ -33,13 +34,16 @@ bool Facts::is_boolean(NodeId id, bool value) const {
 }
 
 const Facts::Fact& Facts::at(NodeId id) {
-  while (static_cast<NodeId>(facts_.size()) <= id) facts_.push_back(fact_of(static_cast<NodeId>(facts_.size())));
+  while (static_cast<NodeId>(facts_.size()) <= id)
+    facts_.push_back(fact_of(static_cast<NodeId>(facts_.size())));
   return facts_[static_cast<std::size_t>(id)];
 }
 
 Facts::Fact Facts::fact_of(NodeId id) const {
   const Node& node = make_[id];
-  const auto fact = [&](std::size_t i) { return facts_[static_cast<std::size_t>(node.operands[i])]; };
+  const auto fact = [&](std::size_t i) {
+    return facts_[static_cast<std::size_t>(node.operands[i])];
+  };
   const auto positive_constant = [&](std::size_t i) {
     const Node& operand = make_[node.operands[i]];
     return operand.op == Op::constant && operand.type == Type::integer && operand.integer() > 0;

@@ -1,4 +1,5 @@
-// In: an operation and constants; out: a constant, or nothing. The interpreter computes it, so meaning has one home.
+// In: an operation and constants; out: a constant, or nothing. The interpreter computes it, so
+// meaning has one home.
 #include "passes/fold.h"
 
 #include <algorithm>
@@ -14,7 +15,8 @@ using ir::Type;
 
 std::optional<NodeId> fold(ir::Builder& make, Op op, const std::vector<NodeId>& operands) {
   const auto constant = [&](NodeId id) { return make[id].op == Op::constant; };
-  if (operands.empty() || op == Op::load || !std::ranges::all_of(operands, constant)) return std::nullopt;
+  if (operands.empty() || op == Op::load || !std::ranges::all_of(operands, constant))
+    return std::nullopt;
 
   const NodeId node = make.apply(op, operands);
   if (make[node].op == Op::constant) return node;
@@ -28,7 +30,8 @@ std::optional<NodeId> fold(ir::Builder& make, Op op, const std::vector<NodeId>& 
       const double value = wide.reals(0)[0];
       const float rounded = narrow.reals(0)[0];
       const bool both_nan = std::isnan(value) && std::isnan(rounded);
-      const bool agree = std::bit_cast<std::uint32_t>(static_cast<float>(value)) == std::bit_cast<std::uint32_t>(rounded);
+      const bool agree = std::bit_cast<std::uint32_t>(static_cast<float>(value)) ==
+                         std::bit_cast<std::uint32_t>(rounded);
       if (!both_nan && !agree) return std::nullopt;
       return make.real(value);
     }

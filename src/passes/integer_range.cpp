@@ -1,4 +1,5 @@
-// In: ranges of operands; out: the range of a result. Sound first: every value the operation can take is inside.
+// In: ranges of operands; out: the range of a result. Sound first: every value the operation can
+// take is inside.
 #include "passes/integer_range.h"
 
 #include <algorithm>
@@ -26,9 +27,11 @@ Int gcd(Int a, Int b) {
 std::optional<Affine> combined(const Affine& a, const Affine& b, Int factor) {
   Affine sum;
   Int scaled = 0;
-  if (!multiply_fits(b.constant, factor, scaled) || !add_fits(a.constant, scaled, sum.constant)) return std::nullopt;
+  if (!multiply_fits(b.constant, factor, scaled) || !add_fits(a.constant, scaled, sum.constant))
+    return std::nullopt;
   for (std::size_t i = 0; i < variables; ++i) {
-    if (!multiply_fits(b.slope[i], factor, scaled) || !add_fits(a.slope[i], scaled, sum.slope[i])) return std::nullopt;
+    if (!multiply_fits(b.slope[i], factor, scaled) || !add_fits(a.slope[i], scaled, sum.slope[i]))
+      return std::nullopt;
   }
   return sum;
 }
@@ -45,7 +48,8 @@ IntegerRange plain(Int low, Int high, Int modulus, Int remainder) {
 
 bool is_positive_constant(const IntegerRange& a) { return a.is_constant() && a.low > 0; }
 
-// affine = divisor * quotient + rest, where the rest holds the variables whose slopes the divisor does not divide.
+// affine = divisor * quotient + rest, where the rest holds the variables whose slopes the divisor
+// does not divide.
 struct Split {
   Affine quotient, rest;
 };
@@ -125,7 +129,8 @@ IntegerRange linear(const IntegerRange& a, const IntegerRange& b, Int sign, cons
                                    !__builtin_sub_overflow(a.high, b.low, &high);
   if (!fits) return IntegerRange::anything();
   const Int modulus = gcd(a.modulus, b.modulus);
-  // Remainders are below their moduli, so their sum or difference cannot overflow; constants may, hence the check.
+  // Remainders are below their moduli, so their sum or difference cannot overflow; constants may,
+  // hence the check.
   Int remainder = 0;
   const bool known = modulus > 1 && !__builtin_mul_overflow(b.remainder, sign, &remainder) &&
                      add_fits(a.remainder, remainder, remainder);
@@ -153,8 +158,9 @@ IntegerRange multiply(const IntegerRange& a, const IntegerRange& b, const Counts
     return form ? IntegerRange::of(*form, counts) : IntegerRange::anything();
   }
   Int corner[4];
-  const bool fits = multiply_fits(a.low, b.low, corner[0]) && multiply_fits(a.low, b.high, corner[1]) &&
-                    multiply_fits(a.high, b.low, corner[2]) && multiply_fits(a.high, b.high, corner[3]);
+  const bool fits =
+      multiply_fits(a.low, b.low, corner[0]) && multiply_fits(a.low, b.high, corner[1]) &&
+      multiply_fits(a.high, b.low, corner[2]) && multiply_fits(a.high, b.high, corner[3]);
   if (!fits) return IntegerRange::anything();
   const auto [low, high] = std::minmax_element(std::begin(corner), std::end(corner));
   return IntegerRange::between(*low, *high);
@@ -171,7 +177,8 @@ IntegerRange minimum(const IntegerRange& a, const IntegerRange& b) {
   if (a.high <= b.low) return a;
   if (b.high <= a.low) return b;
   const Int modulus = gcd(a.modulus, b.modulus);
-  const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) == ir::meaning::mod(b.remainder, modulus);
+  const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) ==
+                                        ir::meaning::mod(b.remainder, modulus);
   return plain(std::min(a.low, b.low), std::min(a.high, b.high), agree ? modulus : 1, a.remainder);
 }
 
@@ -179,7 +186,8 @@ IntegerRange maximum(const IntegerRange& a, const IntegerRange& b) {
   if (a.low >= b.high) return a;
   if (b.low >= a.high) return b;
   const Int modulus = gcd(a.modulus, b.modulus);
-  const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) == ir::meaning::mod(b.remainder, modulus);
+  const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) ==
+                                        ir::meaning::mod(b.remainder, modulus);
   return plain(std::max(a.low, b.low), std::max(a.high, b.high), agree ? modulus : 1, a.remainder);
 }
 
@@ -220,7 +228,8 @@ IntegerRange modulo(const IntegerRange& a, const IntegerRange& b, const Counts& 
       if (period == floor_div(rest.high, divisor)) {
         Affine form = parts.rest;
         Int start = 0;
-        if (multiply_fits(period, -divisor, start) && add_fits(form.constant, start, form.constant)) {
+        if (multiply_fits(period, -divisor, start) &&
+            add_fits(form.constant, start, form.constant)) {
           return IntegerRange::of(form, counts);
         }
       }
@@ -266,8 +275,10 @@ IntegerRange shift_left(const IntegerRange& a, const IntegerRange& by, const Cou
 
 IntegerRange shift_right(const IntegerRange& a, const IntegerRange& by, const Counts& counts) {
   using ir::meaning::shift_right;
-  if (!by.is_constant()) return IntegerRange::between(std::min<Int>(a.low, 0), std::max<Int>(a.high, 0));
-  if (by.low < 0 || by.low > 62) return plain(shift_right(a.low, by.low), shift_right(a.high, by.low), 1, 0);
+  if (!by.is_constant())
+    return IntegerRange::between(std::min<Int>(a.low, 0), std::max<Int>(a.high, 0));
+  if (by.low < 0 || by.low > 62)
+    return plain(shift_right(a.low, by.low), shift_right(a.high, by.low), 1, 0);
   return floor_divide(a, IntegerRange::constant(Int{1} << by.low), counts);
 }
 
@@ -276,7 +287,8 @@ IntegerRange join(const IntegerRange& a, const IntegerRange& b) {
   const Int low = std::min(a.low, b.low);
   const Int high = std::max(a.high, b.high);
   Int difference = 0;
-  if (__builtin_sub_overflow(a.remainder, b.remainder, &difference)) return IntegerRange::between(low, high);
+  if (__builtin_sub_overflow(a.remainder, b.remainder, &difference))
+    return IntegerRange::between(low, high);
   const Int modulus = gcd(gcd(a.modulus, b.modulus), difference);
   return plain(low, high, modulus, a.remainder);
 }

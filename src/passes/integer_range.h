@@ -2,9 +2,9 @@
 //
 //   q - kv with q in 96..143, kv in 0..95:  interval [1, 143], exactly 96 + t_q - t_kv
 //
-// The affine form is over the variables of the box (passes/box.h), so differences of correlated values stay tight, and
-// floor_div and % of residue classes and of grid coordinates stay exact. Integers wrap at 64 bits; whatever might wrap
-// is given up: any integer.
+// The affine form is over the variables of the box (passes/box.h), so differences of correlated
+// values stay tight, and floor_div and % of residue classes and of grid coordinates stay exact.
+// Integers wrap at 64 bits; whatever might wrap is given up: any integer.
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ struct IntegerRange {
   std::int64_t high = highest;
   bool is_affine = false;
   Affine affine;
-  // The value is `remainder` modulo `modulus`; modulus 1 says nothing, modulus 0 that it is the remainder itself.
+  // The value is `remainder` modulo `modulus`; modulus 1 says nothing, modulus 0 that it is the
+  // remainder itself.
   std::int64_t modulus = 1;
   std::int64_t remainder = 0;
 

@@ -56,11 +56,13 @@ void RangeTable::build(Levels<T>& levels) {
   const std::int64_t blocks = length() / block;  // whole ones; the rest is read when asked for
   if (blocks == 0) return;
   auto& base_level = levels.emplace_back();
-  for (std::int64_t i = 0; i < blocks; ++i) base_level.push_back(scan<T>(i * block, i * block + block - 1));
+  for (std::int64_t i = 0; i < blocks; ++i)
+    base_level.push_back(scan<T>(i * block, i * block + block - 1));
   for (std::int64_t width = 1; 2 * width <= blocks; width *= 2) {
     const auto& half = levels.back();
     std::vector<Extremes<T>> level;
-    for (std::size_t i = 0; i + 2 * static_cast<std::size_t>(width) <= static_cast<std::size_t>(blocks); ++i) {
+    for (std::size_t i = 0;
+         i + 2 * static_cast<std::size_t>(width) <= static_cast<std::size_t>(blocks); ++i) {
       Extremes<T> both = half[i];
       include(both, half[i + static_cast<std::size_t>(width)]);
       level.push_back(both);
@@ -70,7 +72,8 @@ void RangeTable::build(Levels<T>& levels) {
 }
 
 template <class T>
-RangeTable::Extremes<T> RangeTable::query(const Levels<T>& levels, std::int64_t first, std::int64_t last) const {
+RangeTable::Extremes<T> RangeTable::query(const Levels<T>& levels, std::int64_t first,
+                                          std::int64_t last) const {
   const std::int64_t first_block = (first + block - 1) / block;
   const std::int64_t end_block = (last + 1) / block;
   if (first_block >= end_block) return scan<T>(first, last);
@@ -92,7 +95,8 @@ RealRange RangeTable::reals(std::int64_t first, std::int64_t last) const {
   const Extremes<double> all = query(reals_, first, last);
   if (all.low > all.high) return RealRange::anything();  // only NaN
   const RealRange range = RealRange::between(all.low, all.high, all.nan);
-  return array_.dtype() == DType::f64 ? widened(range) : range;  // fp32 evaluation rounds an f64 element
+  return array_.dtype() == DType::f64 ? widened(range)
+                                      : range;  // fp32 evaluation rounds an f64 element
 }
 
 const RangeTable& CaptureTables::along(std::int32_t slot, int axis, std::int64_t offset) {
@@ -103,10 +107,12 @@ const RangeTable& CaptureTables::along(std::int32_t slot, int axis, std::int64_t
     if (known != tables_.end()) return known->second;
   }
   const ConstView& view = memory(slot);
-  const auto* start = static_cast<const std::byte*>(view.data()) + offset * static_cast<std::int64_t>(size_of(view.dtype()));
+  const auto* start = static_cast<const std::byte*>(view.data()) +
+                      offset * static_cast<std::int64_t>(size_of(view.dtype()));
   RangeTable table(ConstView(start, view.dtype(), {view.size(axis)}, {view.stride(axis)}));
   const std::unique_lock lock(mutex_);
-  return tables_.try_emplace(key, std::move(table)).first->second;  // a map keeps its elements where they are
+  return tables_.try_emplace(key, std::move(table))
+      .first->second;  // a map keeps its elements where they are
 }
 
 }  // namespace treadle::passes

@@ -3,8 +3,9 @@
 //   RangeTable table(ids);              // one pass over the array
 //   table.integers(100, 4000)           // over ids[100] ... ids[4000]
 //
-// Blocks of 64 elements have their extremes stored, and stretches of 2^k blocks as well; the ends are read. A table
-// describes the array as it was when built: it belongs to one Layout and is never kept for the next.
+// Blocks of 64 elements have their extremes stored, and stretches of 2^k blocks as well; the ends
+// are read. A table describes the array as it was when built: it belongs to one Layout and is never
+// kept for the next.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +59,9 @@ class CaptureTables {
   // memory[i] is bound to slots[i] of the graph.
   explicit CaptureTables(std::vector<ConstView> memory) : memory_(std::move(memory)) {}
 
-  [[nodiscard]] const ConstView& memory(std::int32_t slot) const { return memory_[static_cast<std::size_t>(slot)]; }
+  [[nodiscard]] const ConstView& memory(std::int32_t slot) const {
+    return memory_[static_cast<std::size_t>(slot)];
+  }
 
   // The elements along `axis` that begin at `offset` elements from the start of the buffer.
   const RangeTable& along(std::int32_t slot, int axis, std::int64_t offset);

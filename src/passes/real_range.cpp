@@ -42,7 +42,8 @@ RealRange exact(const RealRange& a, F f) {
 }
 
 RealRange add(const RealRange& a, const RealRange& b) {
-  const bool meets = (a.low == -infinity && b.high == infinity) || (a.high == infinity && b.low == -infinity);
+  const bool meets =
+      (a.low == -infinity && b.high == infinity) || (a.high == infinity && b.low == -infinity);
   const double low = a.low == -infinity || b.low == -infinity ? -infinity : a.low + b.low;
   const double high = a.high == infinity || b.high == infinity ? infinity : a.high + b.high;
   return widened(RealRange::between(low, high, a.may_be_nan || b.may_be_nan || meets));
@@ -51,12 +52,14 @@ RealRange add(const RealRange& a, const RealRange& b) {
 RealRange negate(const RealRange& a) { return RealRange::between(-a.high, -a.low, a.may_be_nan); }
 
 RealRange multiply(const RealRange& a, const RealRange& b) {
-  const bool zero_meets_infinity = (has_zero(a) && has_infinity(b)) || (has_zero(b) && has_infinity(a));
+  const bool zero_meets_infinity =
+      (has_zero(a) && has_infinity(b)) || (has_zero(b) && has_infinity(a));
   const auto product = [](double x, double y) { return x == 0 || y == 0 ? 0.0 : x * y; };
   const double corner[] = {product(a.low, b.low), product(a.low, b.high), product(a.high, b.low),
                            product(a.high, b.high)};
   const auto [low, high] = std::minmax_element(std::begin(corner), std::end(corner));
-  return widened(RealRange::between(*low, *high, a.may_be_nan || b.may_be_nan || zero_meets_infinity));
+  return widened(
+      RealRange::between(*low, *high, a.may_be_nan || b.may_be_nan || zero_meets_infinity));
 }
 
 RealRange divide(const RealRange& a, const RealRange& b) {
@@ -75,11 +78,13 @@ RealRange absolute(const RealRange& a) {
 }
 
 RealRange minimum(const RealRange& a, const RealRange& b) {
-  return RealRange::between(std::min(a.low, b.low), std::min(a.high, b.high), a.may_be_nan || b.may_be_nan);
+  return RealRange::between(std::min(a.low, b.low), std::min(a.high, b.high),
+                            a.may_be_nan || b.may_be_nan);
 }
 
 RealRange maximum(const RealRange& a, const RealRange& b) {
-  return RealRange::between(std::max(a.low, b.low), std::max(a.high, b.high), a.may_be_nan || b.may_be_nan);
+  return RealRange::between(std::max(a.low, b.low), std::max(a.high, b.high),
+                            a.may_be_nan || b.may_be_nan);
 }
 
 }  // namespace
@@ -99,8 +104,10 @@ RealRange widened(const RealRange& exact) {
   const auto room = [](double x) { return std::fabs(x) * 0x1p-20 + 0x1p-125; };
   RealRange wide = exact;
   if (std::isnan(wide.low) || std::isnan(wide.high)) return RealRange::anything();
-  if (wide.low > -infinity) wide.low = wide.low == infinity ? largest_f32 : wide.low - room(wide.low);
-  if (wide.high < infinity) wide.high = wide.high == -infinity ? -largest_f32 : wide.high + room(wide.high);
+  if (wide.low > -infinity)
+    wide.low = wide.low == infinity ? largest_f32 : wide.low - room(wide.low);
+  if (wide.high < infinity)
+    wide.high = wide.high == -infinity ? -largest_f32 : wide.high + room(wide.high);
   if (wide.low < -largest_f32) wide.low = -infinity;
   if (wide.high > largest_f32) wide.high = infinity;
   wide.low = std::min(wide.low, largest_f32);
@@ -180,7 +187,8 @@ RealRange apply(Op op, const RealRange& a, const RealRange& b, const RealRange& 
     case Op::to_int:
     case Op::to_bool: break;
   }
-  base::internal_error("real_range: {} is not an operation from floats to a float", ir::info(op).text);
+  base::internal_error("real_range: {} is not an operation from floats to a float",
+                       ir::info(op).text);
 }
 
 RealRange to_real(const IntegerRange& a) {
@@ -197,12 +205,14 @@ IntegerRange to_integer(const RealRange& a) {
   const std::int64_t low = to_int(a.low);
   const std::int64_t high = to_int(a.high);
   // NaN becomes 0.
-  return a.may_be_nan ? IntegerRange::between(std::min<std::int64_t>(low, 0), std::max<std::int64_t>(high, 0))
+  return a.may_be_nan ? IntegerRange::between(std::min<std::int64_t>(low, 0),
+                                              std::max<std::int64_t>(high, 0))
                       : IntegerRange::between(low, high);
 }
 
 RealRange join(const RealRange& a, const RealRange& b) {
-  return RealRange::between(std::min(a.low, b.low), std::max(a.high, b.high), a.may_be_nan || b.may_be_nan);
+  return RealRange::between(std::min(a.low, b.low), std::max(a.high, b.high),
+                            a.may_be_nan || b.may_be_nan);
 }
 
 }  // namespace treadle::passes

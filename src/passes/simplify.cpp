@@ -1,5 +1,6 @@
-// In: a graph; out: an equal one. Nodes are rebuilt from the leaves up, each through rewrite(), until nothing changes.
-// Read rewrite() first: it names the rules by kind of operation; each rule states an identity that holds bit for bit.
+// In: a graph; out: an equal one. Nodes are rebuilt from the leaves up, each through rewrite(),
+// until nothing changes. Read rewrite() first: it names the rules by kind of operation; each rule
+// states an identity that holds bit for bit.
 #include "passes/simplify.h"
 
 #include <cmath>
@@ -47,7 +48,8 @@ class Simplifier {
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph[id];
       std::vector<NodeId> operands;
-      for (const NodeId operand : node.operands) operands.push_back(to[static_cast<std::size_t>(operand)]);
+      for (const NodeId operand : node.operands)
+        operands.push_back(to[static_cast<std::size_t>(operand)]);
       Maybe better;
       if (ir::info(node.op).rule != Rule::leaf) {
         better = fold(make_, node.op, operands);
@@ -56,7 +58,8 @@ class Simplifier {
       to[static_cast<std::size_t>(id)] = better ? *better : make_.copy(graph, id, to);
     }
     std::vector<NodeId> outputs;
-    for (const NodeId output : graph.outputs()) outputs.push_back(to[static_cast<std::size_t>(output)]);
+    for (const NodeId output : graph.outputs())
+      outputs.push_back(to[static_cast<std::size_t>(output)]);
     return make_.finish(outputs);
   }
 
@@ -66,7 +69,9 @@ class Simplifier {
   Maybe rewrite(const Node& node, Ids x) {
     switch (ir::info(node.op).rule) {
       case Rule::leaf: return {};
-      case Rule::arithmetic: return node.type == Type::integer ? integer_arithmetic(node.op, x) : real_arithmetic(node.op, x);
+      case Rule::arithmetic:
+        return node.type == Type::integer ? integer_arithmetic(node.op, x)
+                                          : real_arithmetic(node.op, x);
       case Rule::real: return real_function(node.op, x);
       case Rule::rounding: return rounding(x);
       case Rule::integer: return integer(node.op, x);
@@ -115,7 +120,8 @@ class Simplifier {
       return constant_to_the_right(op, x);
     }
     if (op == Op::neg && is(x[0], Op::neg)) return operand(x[0], 0);
-    if (op == Op::neg && is(x[0], Op::sub)) return make_(Op::sub, operand(x[0], 1), operand(x[0], 0));
+    if (op == Op::neg && is(x[0], Op::sub))
+      return make_(Op::sub, operand(x[0], 1), operand(x[0], 0));
     if (op == Op::abs) {
       if (facts_.never_negative(x[0])) return x[0];
       if (is(x[0], Op::neg)) return make_(Op::abs, operand(x[0], 0));
@@ -140,7 +146,8 @@ class Simplifier {
       return constant_to_the_right(op, x);
     }
     if (op == Op::neg && is(x[0], Op::neg)) return operand(x[0], 0);
-    if (op == Op::abs && (is(x[0], Op::neg) || is(x[0], Op::abs))) return make_(Op::abs, operand(x[0], 0));
+    if (op == Op::abs && (is(x[0], Op::neg) || is(x[0], Op::abs)))
+      return make_(Op::abs, operand(x[0], 0));
     // min(x, x) stays: at NaN its two slopes add up to 2.
     return {};
   }
@@ -160,7 +167,8 @@ class Simplifier {
     return {};
   }
 
-  // A power of two whose reciprocal is a normal number in fp32: dividing and multiplying round the same real number.
+  // A power of two whose reciprocal is a normal number in fp32: dividing and multiplying round the
+  // same real number.
   static bool exact_reciprocal(double value) {
     int exponent = 0;
     return std::fabs(std::frexp(value, &exponent)) == 0.5 && std::abs(exponent) < 120;
@@ -174,10 +182,12 @@ class Simplifier {
 
   Maybe integer(Op op, Ids x) {
     // A divisor that turned out to be zero is refused like one that was written so.
-    if ((op == Op::floor_div || op == Op::mod) && facts_.is_integer(x[1], 0)) return make_.apply(op, x);
+    if ((op == Op::floor_div || op == Op::mod) && facts_.is_integer(x[1], 0))
+      return make_.apply(op, x);
     if (op == Op::floor_div) return floor_div(x);
     if (op == Op::mod) {
-      if ((facts_.is_integer(x[1], 1) || facts_.is_integer(x[1], -1)) && sound(x[0])) return make_.integer(0);
+      if ((facts_.is_integer(x[1], 1) || facts_.is_integer(x[1], -1)) && sound(x[0]))
+        return make_.integer(0);
       if (is(x[0], Op::mod) && operand(x[0], 1) == x[1] && constant(x[1])) return x[0];
       return {};
     }
@@ -217,17 +227,20 @@ class Simplifier {
   Maybe comparison(Op op, Ids x) {
     if (constant(x[0]) && !constant(x[1])) return make_(mirrored(op), x[1], x[0]);
     if (make_.type(x[0]) != Type::integer) return {};
-    if (x[0] == x[1] && sound(x[0])) return make_.boolean(op == Op::eq || op == Op::le || op == Op::ge);
+    if (x[0] == x[1] && sound(x[0]))
+      return make_.boolean(op == Op::eq || op == Op::le || op == Op::ge);
     if (!constant(x[1])) return {};
     const std::int64_t c = make_[x[1]].integer();
 
     // a - b against 0 is a against b where the difference cannot wrap.
-    if (c == 0 && is(x[0], Op::sub) && facts_.small(operand(x[0], 0)) && facts_.small(operand(x[0], 1))) {
+    if (c == 0 && is(x[0], Op::sub) && facts_.small(operand(x[0], 0)) &&
+        facts_.small(operand(x[0], 1))) {
       return make_(op, operand(x[0], 0), operand(x[0], 1));
     }
     // (a + k) against c is a against c - k, likewise.
     const bool shifted = is(x[0], Op::add) && constant(operand(x[0], 1));
-    if (shifted && facts_.small(operand(x[0], 0)) && facts_.small(operand(x[0], 1)) && facts_.small(x[1])) {
+    if (shifted && facts_.small(operand(x[0], 0)) && facts_.small(operand(x[0], 1)) &&
+        facts_.small(x[1])) {
       return make_(op, operand(x[0], 0), make_.integer(c - make_[operand(x[0], 1)].integer()));
     }
     if (facts_.never_negative(x[0]) && sound(x[0])) {
@@ -239,7 +252,9 @@ class Simplifier {
   }
 
   Maybe logical(Op op, Ids x) {
-    const auto negations = [&](NodeId a, NodeId b) { return is(b, Op::logical_not) && operand(b, 0) == a; };
+    const auto negations = [&](NodeId a, NodeId b) {
+      return is(b, Op::logical_not) && operand(b, 0) == a;
+    };
     if (op == Op::logical_not) {
       if (is(x[0], Op::logical_not)) return operand(x[0], 0);
       const Node& inner = make_[x[0]];
@@ -259,7 +274,8 @@ class Simplifier {
     const bool deciding = op == Op::logical_or;
     if (facts_.is_boolean(x[1], deciding)) return x[1];
     if (facts_.is_boolean(x[1], !deciding) || x[0] == x[1]) return x[0];
-    if ((negations(x[0], x[1]) || negations(x[1], x[0])) && sound(x[0])) return make_.boolean(deciding);
+    if ((negations(x[0], x[1]) || negations(x[1], x[0])) && sound(x[0]))
+      return make_.boolean(deciding);
     if (is(x[0], op) && (operand(x[0], 0) == x[1] || operand(x[0], 1) == x[1])) return x[0];
     return {};
   }
@@ -275,13 +291,16 @@ class Simplifier {
     if (facts_.is_boolean(x[0], false)) return x[2];
     if (x[1] == x[2] && sound(x[0])) return x[1];
     if (is(x[0], Op::logical_not)) return make_(Op::where, operand(x[0], 0), x[2], x[1]);
-    if (is(x[1], Op::where) && operand(x[1], 0) == x[0]) return make_(Op::where, x[0], operand(x[1], 1), x[2]);
-    if (is(x[2], Op::where) && operand(x[2], 0) == x[0]) return make_(Op::where, x[0], x[1], operand(x[2], 2));
+    if (is(x[1], Op::where) && operand(x[1], 0) == x[0])
+      return make_(Op::where, x[0], operand(x[1], 1), x[2]);
+    if (is(x[2], Op::where) && operand(x[2], 0) == x[0])
+      return make_(Op::where, x[0], x[1], operand(x[2], 2));
     if (type != Type::boolean) return {};
     const bool yes_is_true = facts_.is_boolean(x[1], true);
     const bool no_is_false = facts_.is_boolean(x[2], false);
     if (yes_is_true && no_is_false) return x[0];
-    if (facts_.is_boolean(x[1], false) && facts_.is_boolean(x[2], true)) return make_(Op::logical_not, x[0]);
+    if (facts_.is_boolean(x[1], false) && facts_.is_boolean(x[2], true))
+      return make_(Op::logical_not, x[0]);
     // A poisoned condition poisons where() but not false && poison.
     if (no_is_false && sound(x[0])) return make_(Op::logical_and, x[0], x[1]);
     if (yes_is_true && sound(x[0])) return make_(Op::logical_or, x[0], x[2]);

@@ -1,4 +1,5 @@
-// In: a node and its gradient; out: the gradients of its operands, as in PyTorch also at ties and poles.
+// In: a node and its gradient; out: the gradients of its operands, as in PyTorch also at ties and
+// poles.
 #include "passes/slopes.h"
 
 #include <numbers>
@@ -41,7 +42,9 @@ std::vector<NodeId> slopes(ir::Builder& make, NodeId node_id, NodeId grad) {
   const Node node = make[node_id];  // a copy: the builder grows below
   const E y{&make, node_id};
   const E g{&make, grad};
-  const auto operand = [&](std::size_t i) { return E{&make, i < node.operands.size() ? node.operands[i] : none}; };
+  const auto operand = [&](std::size_t i) {
+    return E{&make, i < node.operands.size() ? node.operands[i] : none};
+  };
   const E x = operand(0);
   const E z = operand(1);
   const E zero = number(g, 0.0);

@@ -1,12 +1,13 @@
 // The definition of attention, dense and plain. Every kernel is tested against it.
 //
 //   S[b,h,m,n] = mask(b,h,m,n) ? score_mod(scale * <Q[b,h,m,:], K[b,hk,n,:]>, b, h, m, n) : -inf
-//   lse = ln sum_n exp S     max = max_n S     P = exp(S - lse)     O = sum_n P V     hk = h / (Hq / Hkv)
+//   lse = ln sum_n exp S     max = max_n S     P = exp(S - lse)     O = sum_n P V
+//   hk = h / (Hq / Hkv)
 //
-// A row that sees nothing has O = 0 and lse = max = -inf; a NaN score that is seen makes its row NaN. Hidden pairs
-// contribute exactly nothing. Computed in fp64 if q, k or v is f64 and in fp32 otherwise; masks always in fp64.
-// Shapes and bindings have been checked by the caller. What reads outside a buffer where it matters throws
-// treadle::Error.
+// A row that sees nothing has O = 0 and lse = max = -inf; a NaN score that is seen makes its row
+// NaN. Hidden pairs contribute exactly nothing. Computed in fp64 if q, k or v is f64 and in fp32
+// otherwise; masks always in fp64. Shapes and bindings have been checked by the caller. What reads
+// outside a buffer where it matters throws treadle::Error.
 #pragma once
 
 #include <optional>
@@ -57,12 +58,14 @@ struct Backward {
   std::vector<Tensor> captured;  // by Derivative::wanted
 };
 
-Backward backward(const Problem& problem, const Incoming& incoming, const Derivative& derivative, Executor& executor);
+Backward backward(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
+                  Executor& executor);
 
 // The type of sums, softmax, lse and max.
 DType compute_type(DType q, DType k, DType v);
 
 // Bytes of working memory that one thread needs at most.
-std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim, std::int64_t value_dim);
+std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,
+                           std::int64_t value_dim);
 
 }  // namespace treadle::reference

@@ -1,4 +1,5 @@
-// In: a problem, what the forward pass left, dout; out: dq, dk, dv and the gradients of captured buffers.
+// In: a problem, what the forward pass left, dout; out: dq, dk, dv and the gradients of captured
+// buffers.
 //
 //   P = exp(S - lse)   dV = P^T dO   dP = dO V^T   dS = P (dP - rowsum(O dO) + dlse)
 //   (dS0, captured) = derivative of the score mod at dS   dQ = scale dS0 K   dK = scale dS0^T Q
@@ -20,10 +21,12 @@ namespace {
 class CapturedGradients {
  public:
   explicit CapturedGradients(const Derivative& derivative) {
-    for (const ConstView& memory : derivative.wanted_memory) sums_.emplace_back(DType::f64, memory.shape());
+    for (const ConstView& memory : derivative.wanted_memory)
+      sums_.emplace_back(DType::f64, memory.shape());
     for (const ir::Contribution& c : derivative.joint.contributions) {
       const auto slot = std::ranges::find(derivative.wanted, c.slot);
-      if (slot == derivative.wanted.end()) base::internal_error("backward: no memory for {}", c.slot.name);
+      if (slot == derivative.wanted.end())
+        base::internal_error("backward: no memory for {}", c.slot.name);
       target_.push_back(static_cast<std::size_t>(slot - derivative.wanted.begin()));
     }
   }
@@ -38,7 +41,8 @@ class CapturedGradients {
       for (int axis = 0; axis < sum.rank(); ++axis) {
         // Inside the buffer, or the score that was read with this index would have been refused.
         const std::int64_t index = run.integers(c.index[static_cast<std::size_t>(axis)])[point];
-        if (index < 0 || index >= sum.size(axis)) base::internal_error("backward: {} at {}", c.slot.name, index);
+        if (index < 0 || index >= sum.size(axis))
+          base::internal_error("backward: {} at {}", c.slot.name, index);
         offset += index * sum.stride(axis);
       }
       static_cast<double*>(sum.data())[offset] += run.reals(c.value)[point];
@@ -47,7 +51,8 @@ class CapturedGradients {
 
   std::vector<Tensor> rounded(const std::vector<ConstView>& like) const {
     std::vector<Tensor> result;
-    for (std::size_t i = 0; i < sums_.size(); ++i) result.push_back(base::convert(sums_[i], like[i].dtype()));
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      result.push_back(base::convert(sums_[i], like[i].dtype()));
     return result;
   }
 
@@ -61,7 +66,8 @@ template <class F>
 struct Head {
   std::vector<F> q, k, v, kt, vt, out, dout, lse, dlse;
 
-  Head(const Problem& problem, const Incoming& in, const Sizes& size, std::int64_t b, std::int64_t h)
+  Head(const Problem& problem, const Incoming& in, const Sizes& size, std::int64_t b,
+       std::int64_t h)
       : q(head_rows<F>(problem.q, b, h)),
         k(head_rows<F>(problem.k, size.key_batch_of(b), h / size.group())),
         v(head_rows<F>(problem.v, size.key_batch_of(b), h / size.group())),
@@ -95,7 +101,8 @@ void add_scaled(F* to, F factor, const F* from, std::int64_t count) {
 template <class F>
 class HeadBackward {
  public:
-  HeadBackward(const Problem& problem, const Derivative& derivative, const Sizes& size, CapturedGradients& captured)
+  HeadBackward(const Problem& problem, const Derivative& derivative, const Sizes& size,
+               CapturedGradients& captured)
       : size_(size),
         scale_(static_cast<F>(problem.scale)),
         joint_(derivative.joint),
@@ -108,7 +115,8 @@ class HeadBackward {
         ds_(plain_.size()) {}
 
   // Adds what query m contributes to dk and dv, and writes its dq.
-  void query(const Head<F>& head, std::int64_t b, std::int64_t h, std::int64_t m, F* dq, F* dk, F* dv) {
+  void query(const Head<F>& head, std::int64_t b, std::int64_t h, std::int64_t m, F* dq, F* dk,
+             F* dv) {
     const F* q = head.q.data() + m * size_.dim;
     const F* out = head.out.data() + m * size_.value_dim;
     const F* dout = head.dout.data() + m * size_.value_dim;
@@ -126,11 +134,14 @@ class HeadBackward {
       p_[n] = visible ? std::exp(row_.scores()[n] - lse) : F{0};
       ds_[n] = visible ? p_[n] * (dp_[n] - delta + head.dlse[static_cast<std::size_t>(m)]) : F{0};
     }
-    derive_({.score = plain_, .grad = ds_, .b = {&b, 1}, .h = {&h, 1}, .q = {&m, 1}, .kv = row_.keys()}, size_.keys);
+    derive_(
+        {.score = plain_, .grad = ds_, .b = {&b, 1}, .h = {&h, 1}, .q = {&m, 1}, .kv = row_.keys()},
+        size_.keys);
     const std::span<const F> dscore = derive_.reals(0);
     for (std::int64_t n = 0; n < size_.keys; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      if (row_.visible()[at] == 0) continue;  // contributes nothing, even where a slope is inf or NaN
+      if (row_.visible()[at] == 0)
+        continue;  // contributes nothing, even where a slope is inf or NaN
       const F ds0 = scale_ * dscore[at];
       add_scaled(dq, ds0, head.k.data() + n * size_.dim, size_.dim);
       add_scaled(dk + n * size_.dim, ds0, q, size_.dim);
@@ -150,7 +161,8 @@ class HeadBackward {
 };
 
 template <class F>
-Backward run(const Problem& problem, const Incoming& incoming, const Derivative& derivative, Executor& executor) {
+Backward run(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
+             Executor& executor) {
   const Sizes size(problem);
   Tensor dq(dtype_of<F>, problem.q.shape());
   Tensor dk(dtype_of<F>, problem.k.shape());
@@ -178,15 +190,16 @@ Backward run(const Problem& problem, const Incoming& incoming, const Derivative&
   if (derivative.joint.contributions.empty()) {
     base::parallel_for(executor, size.key_heads, key_head_task);
   } else {
-    // Captured buffers may be shared by all heads: one after the other, so that sums have one order.
+    // Captured buffers may be shared by all heads: one after the other, so that sums have one
+    // order.
     for (std::int64_t key_head = 0; key_head < size.key_heads; ++key_head) key_head_task(key_head);
   }
 
   const auto rounded = [](Tensor& exact, DType type) {
     return type == dtype_of<F> ? std::move(exact) : base::convert(exact, type);
   };
-  return {rounded(dq, problem.q.dtype()), rounded(dk, problem.k.dtype()), rounded(dv, problem.v.dtype()),
-          captured.rounded(derivative.wanted_memory)};
+  return {rounded(dq, problem.q.dtype()), rounded(dk, problem.k.dtype()),
+          rounded(dv, problem.v.dtype()), captured.rounded(derivative.wanted_memory)};
 }
 
 }  // namespace

@@ -18,13 +18,14 @@ struct Row {
 
 // Softmax of one row times V. `weights` is room for the row's probabilities.
 template <class F>
-Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visible, std::span<const F> values,
-                  std::span<F> weights, std::span<F> out) {
+Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visible,
+                  std::span<const F> values, std::span<F> weights, std::span<F> out) {
   constexpr F infinity = std::numeric_limits<F>::infinity();
   F max = -infinity;
   for (const F s : scores) max = s > max || std::isnan(s) ? s : max;
   std::fill(out.begin(), out.end(), F{0});
-  if (max == -infinity) return {-infinity, -infinity};  // sees nothing: -inf minus -inf would be NaN
+  if (max == -infinity)
+    return {-infinity, -infinity};  // sees nothing: -inf minus -inf would be NaN
 
   F sum = 0;
   for (std::size_t n = 0; n < scores.size(); ++n) {
@@ -57,7 +58,8 @@ Forward run(const Problem& problem, Executor& executor) {
     const std::int64_t key_batch = size.key_batch_of(b);
     const std::int64_t key_head = h / size.group();
     const std::vector<F> q = head_rows<F>(problem.q, b, h);
-    const std::vector<F> k = transposed<F>(head_rows<F>(problem.k, key_batch, key_head), size.keys, size.dim);
+    const std::vector<F> k =
+        transposed<F>(head_rows<F>(problem.k, key_batch, key_head), size.keys, size.dim);
     const std::vector<F> v = head_rows<F>(problem.v, key_batch, key_head);
     ScoreRow<F> row(problem, size.keys);
     std::vector<F> plain(static_cast<std::size_t>(size.keys)), weights(plain.size());
@@ -68,13 +70,14 @@ Forward run(const Problem& problem, Executor& executor) {
       for (F& s : plain) s *= static_cast<F>(problem.scale);
       row.compute(plain, b, h, m);
       const auto at = static_cast<std::size_t>(task * size.queries + m);
-      const Row<F> done =
-          finish_row<F>(row.scores(), row.visible(), v, weights, {out_data + at * value_dim, value_dim});
+      const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, weights,
+                                        {out_data + at * value_dim, value_dim});
       lse[at] = done.lse;
       max[at] = done.max;
     }
   });
-  result.out = problem.q.dtype() == dtype_of<F> ? std::move(out) : base::convert(out, problem.q.dtype());
+  result.out =
+      problem.q.dtype() == dtype_of<F> ? std::move(out) : base::convert(out, problem.q.dtype());
   return result;
 }
 
@@ -85,12 +88,15 @@ DType compute_type(DType q, DType k, DType v) {
   return wide ? DType::f64 : DType::f32;
 }
 
-std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim, std::int64_t value_dim) {
-  // K and V in both orders, and a handful of rows; the graphs' own columns come on top. Lengths that no memory holds
-  // may be asked about.
-  const std::int64_t per_key = static_cast<std::int64_t>(size_of(compute)) * (2 * dim + 2 * value_dim + 8);
+std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,
+                           std::int64_t value_dim) {
+  // K and V in both orders, and a handful of rows; the graphs' own columns come on top. Lengths
+  // that no memory holds may be asked about.
+  const std::int64_t per_key =
+      static_cast<std::int64_t>(size_of(compute)) * (2 * dim + 2 * value_dim + 8);
   std::int64_t bytes = 0;
-  return __builtin_mul_overflow(per_key, keys, &bytes) ? std::numeric_limits<std::int64_t>::max() : bytes;
+  return __builtin_mul_overflow(per_key, keys, &bytes) ? std::numeric_limits<std::int64_t>::max()
+                                                       : bytes;
 }
 
 Forward forward(const Problem& problem, Executor& executor) {

@@ -28,7 +28,8 @@ std::vector<F> head_rows(const ConstView& view, std::int64_t batch, std::int64_t
     auto out = rows.begin();
     for (std::int64_t i = 0; i < view.size(2); ++i) {
       for (std::int64_t j = 0; j < view.size(3); ++j) {
-        *out++ = static_cast<F>(base::load_as<T>(view.data(), start + i * view.stride(2) + j * view.stride(3)));
+        *out++ = static_cast<F>(
+            base::load_as<T>(view.data(), start + i * view.stride(2) + j * view.stride(3)));
       }
     }
   });
@@ -40,7 +41,8 @@ std::vector<F> transposed(std::span<const F> matrix, std::int64_t rows, std::int
   std::vector<F> result(matrix.size());
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < columns; ++j) {
-      result[static_cast<std::size_t>(j * rows + i)] = matrix[static_cast<std::size_t>(i * columns + j)];
+      result[static_cast<std::size_t>(j * rows + i)] =
+          matrix[static_cast<std::size_t>(i * columns + j)];
     }
   }
   return result;
@@ -68,11 +70,12 @@ ScoreRow<F>::ScoreRow(const Problem& problem, std::int64_t keys)
 }
 
 template <class F>
-void ScoreRow<F>::compute(std::span<const F> plain, std::int64_t b, std::int64_t h, std::int64_t q) {
+void ScoreRow<F>::compute(std::span<const F> plain, std::int64_t b, std::int64_t h,
+                          std::int64_t q) {
   const auto count = static_cast<std::int64_t>(keys_.size());
   const auto fail_on_poison = [&](const auto& run, std::string_view what, std::size_t n) {
-    base::fail("{}: {}, at (b {}, h {}, q {}, kv {})", what, run.poison_reason(0, static_cast<std::int64_t>(n)), b, h,
-               q, n);
+    base::fail("{}: {}, at (b {}, h {}, q {}, kv {})", what,
+               run.poison_reason(0, static_cast<std::int64_t>(n)), b, h, q, n);
   };
 
   mask_({.score = {}, .grad = {}, .b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys_}, count);
@@ -83,11 +86,13 @@ void ScoreRow<F>::compute(std::span<const F> plain, std::int64_t b, std::int64_t
     visible_[n] = seen[n];
   }
 
-  score_mod_({.score = plain, .grad = {}, .b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys_}, count);
+  score_mod_({.score = plain, .grad = {}, .b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys_},
+             count);
   const auto modified = score_mod_.reals(0);
   const auto poison = score_mod_.poison(0);
   for (std::size_t n = 0; n < keys_.size(); ++n) {
-    if (visible_[n] != 0 && !poison.empty() && poison[n] != 0) fail_on_poison(score_mod_, "score mod", n);
+    if (visible_[n] != 0 && !poison.empty() && poison[n] != 0)
+      fail_on_poison(score_mod_, "score mod", n);
     scores_[n] = visible_[n] != 0 ? modified[n] : -std::numeric_limits<F>::infinity();
   }
 }

@@ -36,7 +36,8 @@ class ScoreRow {
  public:
   ScoreRow(const Problem& problem, std::int64_t keys);
 
-  // From plain dot products, scaled, of query q of head h of batch b. Throws treadle::Error on poison that matters.
+  // From plain dot products, scaled, of query q of head h of batch b. Throws treadle::Error on
+  // poison that matters.
   void compute(std::span<const F> plain, std::int64_t b, std::int64_t h, std::int64_t q);
 
   [[nodiscard]] std::span<const F> scores() const { return scores_; }  // -inf where hidden

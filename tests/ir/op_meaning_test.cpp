@@ -263,27 +263,21 @@ void expect_meaning(const OpInfo& row, const Meanings<Out, In>& meanings) {
 template <class F>
 void expect_meaning_of(const OpInfo& row) {
   switch (row.rule) {
-    case Rule::leaf:
-      return;  // interpret_test
+    case Rule::leaf: return;  // interpret_test
     case Rule::arithmetic:
       expect_meaning<F>(row, float_to_float);
       expect_meaning<F>(row, int_to_int);
       return;
     case Rule::real:
-    case Rule::rounding:
-      return expect_meaning<F>(row, float_to_float);
-    case Rule::integer:
-      return expect_meaning<F>(row, int_to_int);
+    case Rule::rounding: return expect_meaning<F>(row, float_to_float);
+    case Rule::integer: return expect_meaning<F>(row, int_to_int);
     case Rule::comparison:
       expect_meaning<F>(row, float_to_bool);
       expect_meaning<F>(row, int_to_bool);
       return;
-    case Rule::logical:
-      return expect_meaning<F>(row, bool_to_bool);
-    case Rule::test:
-      return expect_meaning<F>(row, float_to_bool);
-    case Rule::choice:
-      return expect_meaning<F>(row, bool_to_bool);  // other types: interpret_test
+    case Rule::logical: return expect_meaning<F>(row, bool_to_bool);
+    case Rule::test: return expect_meaning<F>(row, float_to_bool);
+    case Rule::choice: return expect_meaning<F>(row, bool_to_bool);  // other types: interpret_test
     case Rule::conversion:
       if (row.op == Op::to_float) return expect_meaning<F>(row, bool_to_float);  // integers: below
       if (row.op == Op::to_int) {

@@ -154,26 +154,16 @@ TEST(OpTable, ResultTypesFollowTheRule) {
                                         result(make.load(flag, {}), first_bool)};
     const std::vector<std::string> expected = [&]() -> std::vector<std::string> {
       switch (row.rule) {
-        case Rule::leaf:
-          return {};
-        case Rule::arithmetic:
-          return {"float", "int", "int"};
-        case Rule::real:
-          return {"float", "float", "float"};
-        case Rule::rounding:
-          return {"float", "int", "int"};
-        case Rule::integer:
-          return {"refused", "int", "int"};
-        case Rule::comparison:
-          return {"bool", "bool", "bool"};
-        case Rule::logical:
-          return {"refused", "refused", "bool"};
-        case Rule::test:
-          return {"bool", "bool", "bool"};
-        case Rule::choice:
-          return {"float", "int", "bool"};
-        case Rule::conversion:
-          return std::vector<std::string>(3, std::string(row.text));
+        case Rule::leaf: return {};
+        case Rule::arithmetic: return {"float", "int", "int"};
+        case Rule::real: return {"float", "float", "float"};
+        case Rule::rounding: return {"float", "int", "int"};
+        case Rule::integer: return {"refused", "int", "int"};
+        case Rule::comparison: return {"bool", "bool", "bool"};
+        case Rule::logical: return {"refused", "refused", "bool"};
+        case Rule::test: return {"bool", "bool", "bool"};
+        case Rule::choice: return {"float", "int", "bool"};
+        case Rule::conversion: return std::vector<std::string>(3, std::string(row.text));
       }
       return {};
     }();

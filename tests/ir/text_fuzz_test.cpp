@@ -102,21 +102,11 @@ std::string mutated(Random& random, std::string text) {
   for (auto edits = test::random_int(random, 1, 4); edits > 0; --edits) {
     const std::size_t at = somewhere();
     switch (test::random_int(random, 0, 4)) {
-      case 0:
-        text.erase(at, static_cast<std::size_t>(test::random_int(random, 1, 5)));
-        break;
-      case 1:
-        text.insert(at, test::one_of(random, std::span(pieces)));
-        break;
-      case 2:
-        text.insert(at, 1, static_cast<char>(test::random_int(random, 0, 255)));
-        break;
-      case 3:
-        text.resize(at);
-        break;
-      case 4:
-        text.insert(at, text.substr(somewhere(), 12));
-        break;
+      case 0: text.erase(at, static_cast<std::size_t>(test::random_int(random, 1, 5))); break;
+      case 1: text.insert(at, test::one_of(random, std::span(pieces))); break;
+      case 2: text.insert(at, 1, static_cast<char>(test::random_int(random, 0, 255))); break;
+      case 3: text.resize(at); break;
+      case 4: text.insert(at, text.substr(somewhere(), 12)); break;
     }
   }
   return text;

@@ -18,18 +18,23 @@ Mask mask_of(std::string_view text) { return {passes::simplify(ir::parse(text, {
 const char* const strided = "q >= kv && (q - kv) % 128 == 0";
 const char* const fixed = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
 
-double exact_cost(const Mask& mask, const Extent& extent, const Choice& choice, const TileWeights& weights) {
-  return cost(build(mask, extent, Tiles(choice.order, extent.queries, choice.height), *serial_executor()), weights);
+double exact_cost(const Mask& mask, const Extent& extent, const Choice& choice,
+                  const TileWeights& weights) {
+  return cost(
+      build(mask, extent, Tiles(choice.order, extent.queries, choice.height), *serial_executor()),
+      weights);
 }
 
 TEST(Choose, IsWithinATenthOfTheBestCandidate) {
   const auto executor = tbb_executor(2);
   for (const char* text :
-       {"q >= kv", "q >= kv && q - kv < 100", "q >= kv && (q - kv) % 16 == 0", "q // 64 == kv // 64",
-        "q >= kv && (kv % 32 >= 28 || q // 32 == kv // 32)",
-        "abs(q % 32 - kv % 32) <= 2 && abs(q // 32 - kv // 32) <= 2", "(q & 15) == (kv & 15)", "(q >> 5) == (kv >> 5)",
-        "q * kv % 7 == 0", "false", "(q - kv) % 12 == h || q % 50 == kv % 50"}) {
-    for (const TileWeights& weights : {TileWeights{}, TileWeights{.lanes = 8, .weight = {10, 18, 27, 36}}}) {
+       {"q >= kv", "q >= kv && q - kv < 100", "q >= kv && (q - kv) % 16 == 0",
+        "q // 64 == kv // 64", "q >= kv && (kv % 32 >= 28 || q // 32 == kv // 32)",
+        "abs(q % 32 - kv % 32) <= 2 && abs(q // 32 - kv // 32) <= 2", "(q & 15) == (kv & 15)",
+        "(q >> 5) == (kv >> 5)", "q * kv % 7 == 0", "false",
+        "(q - kv) % 12 == h || q % 50 == kv % 50"}) {
+    for (const TileWeights& weights :
+         {TileWeights{}, TileWeights{.lanes = 8, .weight = {10, 18, 27, 36}}}) {
       for (const std::int64_t length : {100, 512, 800}) {
         const Mask mask = mask_of(text);
         const Extent extent{.heads = 2, .queries = length, .keys = length};
@@ -64,7 +69,8 @@ TEST(Choose, FixedMasksWasteLittleEvenInIdentityOrder) {
   const auto visible = static_cast<double>(visible_pairs(mask, layout, *executor));
   EXPECT_LE(static_cast<double>(layout.run_pairs()), 1.15 * visible);
   // Square blocks of 128 would touch nearly everything below the diagonal.
-  EXPECT_GE(block_density(mask, extent, 128, *executor), 3.5 * visible / static_cast<double>(layout.all_pairs()));
+  EXPECT_GE(block_density(mask, extent, 128, *executor),
+            3.5 * visible / static_cast<double>(layout.all_pairs()));
 }
 
 TEST(Choose, GridsGetRectangles) {
@@ -85,9 +91,11 @@ TEST(Statistics, CountEveryVisiblePair) {
   }
   const Mask mask = mask_of("q * kv % 7 < 3 + h");
   for (const std::int64_t height : {1, 16, 48}) {
-    EXPECT_EQ(visible_pairs(mask, build(mask, extent, Tiles({}, 70, height), *executor), *executor), expected);
+    EXPECT_EQ(visible_pairs(mask, build(mask, extent, Tiles({}, 70, height), *executor), *executor),
+              expected);
   }
-  EXPECT_DOUBLE_EQ(block_density(mask_of("q >= kv"), {.queries = 100, .keys = 100}, 50, *executor), 0.75);
+  EXPECT_DOUBLE_EQ(block_density(mask_of("q >= kv"), {.queries = 100, .keys = 100}, 50, *executor),
+                   0.75);
 }
 
 }  // namespace

@@ -65,14 +65,21 @@ TEST(Bounds, ResidueClassesMakeModuloExact) {
   EXPECT_EQ(truth("(q - kv) % 128 == 0", box_of(residue, {.low = 6, .count = 127})), Truth::never);
   EXPECT_EQ(truth("(q - kv) % 128 == 0", box_of(residue, {.low = 6, .count = 128})), Truth::unsure);
   EXPECT_EQ(truth("q % 64 == 5", box_of(residue, {})), Truth::always);
-  EXPECT_EQ(truth("q // 128 == kv", box_of({.low = 5, .count = 2, .step = 128}, {.low = 2, .count = 9})), Truth::never);
+  EXPECT_EQ(
+      truth("q // 128 == kv", box_of({.low = 5, .count = 2, .step = 128}, {.low = 2, .count = 9})),
+      Truth::never);
 }
 
 TEST(Bounds, BlocksAndGrids) {
-  EXPECT_EQ(truth("q // 64 == kv // 64", box_of({.low = 64, .count = 64}, {.low = 64, .count = 64})), Truth::always);
-  EXPECT_EQ(truth("q // 64 == kv // 64", box_of({.low = 64, .count = 64}, {.low = 128, .count = 640})), Truth::never);
+  EXPECT_EQ(
+      truth("q // 64 == kv // 64", box_of({.low = 64, .count = 64}, {.low = 64, .count = 64})),
+      Truth::always);
+  EXPECT_EQ(
+      truth("q // 64 == kv // 64", box_of({.low = 64, .count = 64}, {.low = 128, .count = 640})),
+      Truth::never);
   // A rectangle of 4 rows and 8 columns in a grid of width 32.
-  const Axis rectangle{.low = 32 * 3 + 8, .count = 8, .step = 1, .outer_count = 4, .outer_step = 32};
+  const Axis rectangle{
+      .low = 32 * 3 + 8, .count = 8, .step = 1, .outer_count = 4, .outer_step = 32};
   EXPECT_EQ(truth("q % 32 >= 8 && q % 32 < 16", box_of(rectangle, {})), Truth::always);
   EXPECT_EQ(truth("q // 32 >= 3 && q // 32 <= 6", box_of(rectangle, {})), Truth::always);
 }
@@ -82,19 +89,25 @@ TEST(Bounds, CapturedArraysAreBoundedByTheirExtremes) {
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i / 100);
   const std::vector<ir::Slot> slots{{"ids", DType::i32, 1}};
   const std::vector<ConstView> memory{ConstView(ids.data(), {1000})};
-  const auto at = [&](Axis q, Axis kv) { return truth("ids[q] == ids[kv]", box_of(q, kv), slots, memory); };
+  const auto at = [&](Axis q, Axis kv) {
+    return truth("ids[q] == ids[kv]", box_of(q, kv), slots, memory);
+  };
   EXPECT_EQ(at({.low = 100, .count = 100}, {.low = 100, .count = 100}), Truth::always);
   EXPECT_EQ(at({.low = 100, .count = 100}, {.low = 200, .count = 800}), Truth::never);
   EXPECT_EQ(at({.low = 100, .count = 100}, {.low = 150, .count = 100}), Truth::unsure);
-  EXPECT_EQ(at({.low = 900, .count = 101}, {.low = 0, .count = 1}), Truth::unsure);  // reads outside
-  EXPECT_EQ(truth("ids[q] + 1 > ids[kv]", box_of({.low = 0, .count = 100}, {.low = 0, .count = 100}), slots, memory),
+  EXPECT_EQ(at({.low = 900, .count = 101}, {.low = 0, .count = 1}),
+            Truth::unsure);  // reads outside
+  EXPECT_EQ(truth("ids[q] + 1 > ids[kv]",
+                  box_of({.low = 0, .count = 100}, {.low = 0, .count = 100}), slots, memory),
             Truth::always);
-  EXPECT_EQ(truth("ids[ids[q]] == 0", box_of({.low = 0, .count = 1000}, {}), slots, memory), Truth::always);
+  EXPECT_EQ(truth("ids[ids[q]] == 0", box_of({.low = 0, .count = 1000}, {}), slots, memory),
+            Truth::always);
 }
 
 TEST(Bounds, RowsOfMatricesWithAFixedIndex) {
   std::vector<std::int64_t> ids(2 * 300);
-  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int64_t>(i / 300 * 10 + i % 300 / 100);
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    ids[i] = static_cast<std::int64_t>(i / 300 * 10 + i % 300 / 100);
   const std::vector<ir::Slot> slots{{"ids", DType::i64, 2}};
   const std::vector<ConstView> memory{ConstView(ids.data(), {2, 300})};
   Box box = box_of({.low = 100, .count = 100}, {.low = 100, .count = 100});
@@ -142,7 +155,8 @@ TEST(RangeTable, AgreesWithAScan) {
 }
 
 Axis random_axis(Random& random, std::int64_t longest) {
-  Axis axis{.low = test::random_int(random, 0, longest - 1), .count = test::random_int(random, 1, 6)};
+  Axis axis{.low = test::random_int(random, 0, longest - 1),
+            .count = test::random_int(random, 1, 6)};
   if (test::chance(random, 0.3)) axis.step = test::random_int(random, 1, 5);
   return axis;
 }
@@ -193,15 +207,19 @@ void expect_sound(Random& random, const ir::Graph& outputs_only) {
         switch (graph[node].type) {
           case ir::Type::real:
             ASSERT_TRUE(bound.real.contains(static_cast<double>(run.reals(node)[i])))
-                << run.reals(node)[i] << " not in " << bound.real.low << " .. " << bound.real.high << "\n" << where();
+                << run.reals(node)[i] << " not in " << bound.real.low << " .. " << bound.real.high
+                << "\n"
+                << where();
             break;
           case ir::Type::integer:
             ASSERT_TRUE(bound.integer.contains(run.integers(node)[i]))
-                << run.integers(node)[i] << " not in " << bound.integer.low << " .. " << bound.integer.high << " mod "
-                << bound.integer.modulus << "\n" << where();
+                << run.integers(node)[i] << " not in " << bound.integer.low << " .. "
+                << bound.integer.high << " mod " << bound.integer.modulus << "\n"
+                << where();
             break;
           case ir::Type::boolean:
-            ASSERT_TRUE(run.booleans(node)[i] != 0 ? bound.may_be_true : bound.may_be_false) << where();
+            ASSERT_TRUE(run.booleans(node)[i] != 0 ? bound.may_be_true : bound.may_be_false)
+                << where();
             break;
         }
       }

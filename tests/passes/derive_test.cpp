@@ -20,9 +20,11 @@ using ir::Op;
 using test::evaluate;
 using test::Point;
 
-const std::vector<ir::Slot> captures{
-    {"table", DType::f64, 1}, {"gate", DType::f32, 1}, {"bias", DType::f32, 2}, {"zero", DType::f64, 0},
-    {"ids", DType::i64, 1}};
+const std::vector<ir::Slot> captures{{"table", DType::f64, 1},
+                                     {"gate", DType::f32, 1},
+                                     {"bias", DType::f32, 2},
+                                     {"zero", DType::f64, 0},
+                                     {"ids", DType::i64, 1}};
 
 ir::Joint derived(std::string_view text, const std::vector<std::string>& wanted = {}) {
   return derive(ir::parse(text, captures), wanted);
@@ -55,7 +57,8 @@ Place smooth_place(Op op) {
 TEST(Derive, EverySlopeOfTheTableIsTheFiniteDifference) {
   int covered = 0;
   for (const ir::OpInfo& row : ir::op_table()) {
-    const bool on_floats = row.rule == ir::Rule::arithmetic || row.rule == ir::Rule::real || row.rule == ir::Rule::rounding;
+    const bool on_floats = row.rule == ir::Rule::arithmetic || row.rule == ir::Rule::real ||
+                           row.rule == ir::Rule::rounding;
     if (!on_floats) continue;
     const Place place = smooth_place(row.op);
     // The score stands in each operand's place in turn, numbers in the others.
@@ -105,7 +108,8 @@ TEST(Derive, TextOfCommonMods) {
             "dscore = grad * gate[h]\ngate[h] += grad * score\n");
   EXPECT_EQ(ir::to_text(derived("score * gate[h]")), "dscore = grad * gate[h]\n");
   EXPECT_EQ(ir::to_text(derived("score + zero", {"zero"})), "dscore = grad\nzero += grad\n");
-  EXPECT_EQ(ir::to_text(derived("score + table[ids[q]]", {"table"})), "dscore = grad\ntable[ids[q]] += grad\n");
+  EXPECT_EQ(ir::to_text(derived("score + table[ids[q]]", {"table"})),
+            "dscore = grad\ntable[ids[q]] += grad\n");
 }
 
 TEST(Derive, ModsThatDoNotDependOnTheScore) {
@@ -125,9 +129,12 @@ TEST(Derive, OnlyTheChosenSideOfWhereContributes) {
   // The slope of sqrt at 0 is infinite and 0 * inf is NaN, but that side was not chosen.
   EXPECT_EQ(slope("where(score > 0.0, sqrt(score), 3.0 * score)", 0.0), 3.0);
   EXPECT_EQ(slope("where(score > 0.0, log(score), 0.0)", -1.0), 0.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 2.0), 4.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 0.5), 1.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", -1), 5.0);
+  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 2.0),
+            4.0);
+  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 0.5),
+            1.0);
+  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", -1),
+            5.0);
 }
 
 TEST(Derive, AReadThatWasNotChosenDoesNotPoison) {
@@ -154,9 +161,10 @@ TEST(Derive, RefusesCapturesWithoutAGradient) {
 // Smooth operations and ordinary numbers, so that a difference of values is a slope.
 TEST(Derive, RandomModsAgreeWithFiniteDifferences) {
   const auto smooth = [](Op op) {
-    return op == Op::add || op == Op::sub || op == Op::mul || op == Op::neg || op == Op::tanh || op == Op::sigmoid ||
-           op == Op::sin || op == Op::cos || op == Op::erf || op == Op::atan || op == Op::where || op == Op::load ||
-           op == Op::lt || op == Op::to_float || op == Op::log1p || op == Op::exp || op == Op::max || op == Op::abs;
+    return op == Op::add || op == Op::sub || op == Op::mul || op == Op::neg || op == Op::tanh ||
+           op == Op::sigmoid || op == Op::sin || op == Op::cos || op == Op::erf || op == Op::atan ||
+           op == Op::where || op == Op::load || op == Op::lt || op == Op::to_float ||
+           op == Op::log1p || op == Op::exp || op == Op::max || op == Op::abs;
   };
   int compared = 0;
   for (int round = 0; round < test::fuzz_count(4000); ++round) {
@@ -171,16 +179,23 @@ TEST(Derive, RandomModsAgreeWithFiniteDifferences) {
     options.slots = test::slots_of({DType::f64, DType::i64});
     const ir::Graph graph = test::random_graph(random, options);
     const ir::Joint joint = derive(graph, {});
-    const auto memory = test::random_captures(random, graph, {.shortest = 16, .longest = 16, .special_values = false});
+    const auto memory = test::random_captures(
+        random, graph, {.shortest = 16, .longest = 16, .special_values = false});
     const auto views_of = [&](const ir::Graph& part) {
       std::vector<ConstView> views;
       for (const ir::Slot& slot : part.slots()) {
-        views.push_back(memory.views[static_cast<std::size_t>(graph.find_slot(slot.name) - graph.slots().data())]);
+        views.push_back(memory.views[static_cast<std::size_t>(graph.find_slot(slot.name) -
+                                                              graph.slots().data())]);
       }
       return views;
     };
     for (int i = 0; i < 4; ++i) {
-      Point at{.score = test::random_real(random, -2, 2), .grad = 1, .b = 1, .h = 2, .q = 3, .kv = test::random_int(random, 0, 9)};
+      Point at{.score = test::random_real(random, -2, 2),
+               .grad = 1,
+               .b = 1,
+               .h = 2,
+               .q = 3,
+               .kv = test::random_int(random, 0, 9)};
       const double got = evaluate(joint.graph, at, views_of(joint.graph)).real;
       const auto value = [&](double score) {
         Point there = at;
@@ -190,10 +205,14 @@ TEST(Derive, RandomModsAgreeWithFiniteDifferences) {
       const double step = 1e-5;
       const double coarse = (value(at.score + step) - value(at.score - step)) / (2 * step);
       const double fine = (value(at.score + step / 2) - value(at.score - step / 2)) / step;
-      // Near a kink of max, abs or where the two differences disagree and say nothing about the slope.
-      if (!(std::fabs(coarse) < 1e3) || std::fabs(coarse - fine) > 1e-6 * std::max(1.0, std::fabs(fine))) continue;
+      // Near a kink of max, abs or where the two differences disagree and say nothing about the
+      // slope.
+      if (!(std::fabs(coarse) < 1e3) ||
+          std::fabs(coarse - fine) > 1e-6 * std::max(1.0, std::fabs(fine)))
+        continue;
       ++compared;
-      ASSERT_NEAR(got, fine, 1e-5 * std::max(1.0, std::fabs(fine))) << ir::to_text(graph) << "\n" << ir::to_text(joint);
+      ASSERT_NEAR(got, fine, 1e-5 * std::max(1.0, std::fabs(fine))) << ir::to_text(graph) << "\n"
+                                                                    << ir::to_text(joint);
     }
   }
   EXPECT_GT(compared, test::fuzz_count(4000) * 2);

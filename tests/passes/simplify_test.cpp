@@ -1,4 +1,5 @@
-// simplify keeps every value, every poison and every derivative, and makes what it promises simpler.
+// simplify keeps every value, every poison and every derivative, and makes what it promises
+// simpler.
 #include "passes/simplify.h"
 
 #include <gmock/gmock.h>
@@ -24,9 +25,12 @@ namespace {
 using test::Captures;
 using test::Random;
 
-const std::vector<ir::Slot> captures{{"f", DType::f32, 1}, {"i", DType::i64, 1}, {"n", DType::i64, 0}};
+const std::vector<ir::Slot> captures{
+    {"f", DType::f32, 1}, {"i", DType::i64, 1}, {"n", DType::i64, 0}};
 
-std::string simplified(std::string_view text) { return ir::to_text(simplify(ir::parse(text, captures))); }
+std::string simplified(std::string_view text) {
+  return ir::to_text(simplify(ir::parse(text, captures)));
+}
 
 TEST(Simplify, FoldsConstantsThatBothPrecisionsAgreeOn) {
   EXPECT_EQ(simplified("score + (0.5 + 0.25)"), "score + 0.75");
@@ -120,13 +124,17 @@ TEST(Simplify, IsIdempotent) {
 template <class F>
 bool same(F a, F b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  return std::bit_cast<std::array<std::byte, sizeof(F)>>(a) == std::bit_cast<std::array<std::byte, sizeof(F)>>(b);
+  return std::bit_cast<std::array<std::byte, sizeof(F)>>(a) ==
+         std::bit_cast<std::array<std::byte, sizeof(F)>>(b);
 }
 
-std::vector<ConstView> views_for(const ir::Graph& part, const ir::Graph& whole, const Captures& captures) {
+std::vector<ConstView> views_for(const ir::Graph& part, const ir::Graph& whole,
+                                 const Captures& captures) {
   std::vector<ConstView> views;
   for (const ir::Slot& slot : part.slots()) {
-    views.push_back(captures.views[static_cast<std::size_t>(whole.find_slot(slot.name) - whole.slots().data())]);
+    views.push_back(
+        captures
+            .views[static_cast<std::size_t>(whole.find_slot(slot.name) - whole.slots().data())]);
   }
   return views;
 }
@@ -152,8 +160,12 @@ void expect_same_values(Random& random, const ir::Graph& graph) {
             << before.reals(0)[i] << " became " << after.reals(0)[i] << "\n"
             << ir::to_text(graph) << "\n-> " << ir::to_text(simple);
         break;
-      case ir::Type::integer: ASSERT_EQ(before.integers(0)[i], after.integers(0)[i]) << ir::to_text(graph); break;
-      case ir::Type::boolean: ASSERT_EQ(before.booleans(0)[i], after.booleans(0)[i]) << ir::to_text(graph); break;
+      case ir::Type::integer:
+        ASSERT_EQ(before.integers(0)[i], after.integers(0)[i]) << ir::to_text(graph);
+        break;
+      case ir::Type::boolean:
+        ASSERT_EQ(before.booleans(0)[i], after.booleans(0)[i]) << ir::to_text(graph);
+        break;
     }
   }
 }
@@ -181,7 +193,8 @@ TEST(Simplify, PreservesValuesAndPoisonOfRandomGraphs) {
   EXPECT_GE(compared, test::fuzz_count(20000));
 }
 
-// Order of sums may differ, so derivatives agree up to rounding; where they grow huge, rounding does too.
+// Order of sums may differ, so derivatives agree up to rounding; where they grow huge, rounding
+// does too.
 TEST(Simplify, PreservesDerivativesOfRandomGraphs) {
   int compared = 0;
   for (int round = 0; round < test::fuzz_count(6000); ++round) {

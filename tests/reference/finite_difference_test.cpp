@@ -53,7 +53,9 @@ TEST_F(FiniteDifference, SoftCap) {
 TEST_F(FiniteDifference, PerHeadGate) {
   Tensor gate = random_f64(random, {4});
   const Capture captured("gate", gate);
-  c.options.score_mod = [=](Score s, Index, Index h, Index, Index) { return s * sigmoid(captured(h)); };
+  c.options.score_mod = [=](Score s, Index, Index h, Index, Index) {
+    return s * sigmoid(captured(h));
+  };
   c.options.gradients = {"gate"};
   expect_gradients_match(c, {{"gate", &gate}});
 }
@@ -84,7 +86,9 @@ TEST_F(FiniteDifference, ScalarUsedEverywhereAndBiasUsedTwice) {
   Tensor bias = random_f64(random, {6, 6});
   const Capture s0("s0", scalar);
   const Capture both("both", bias);
-  c.options.score_mod = [=](Score s, Index, Index, Index q, Index kv) { return s * s0 + both(q, kv) * both(kv, q); };
+  c.options.score_mod = [=](Score s, Index, Index, Index q, Index kv) {
+    return s * s0 + both(q, kv) * both(kv, q);
+  };
   c.options.gradients = {"both", "s0"};
   expect_gradients_match(c, {{"s0", &scalar}, {"both", &bias}});
 }
@@ -94,21 +98,26 @@ TEST_F(FiniteDifference, ChainedIndices) {
   const std::vector<std::int32_t> bucket{2, 0, 1, 0, 2, 1};
   const Capture buckets("buckets", ConstView(bucket.data(), {6}));
   const Capture values("values", table);
-  c.options.score_mod = [=](Score s, Index, Index, Index, Index kv) { return s + values(buckets(kv)); };
+  c.options.score_mod = [=](Score s, Index, Index, Index, Index kv) {
+    return s + values(buckets(kv));
+  };
   c.options.gradients = {"values"};
   expect_gradients_match(c, {{"values", &table}});
 }
 
 TEST(FiniteDifferenceShapes, GroupedHeadsBroadcastKeysAndUnequalDims) {
-  for (const test::CaseSizes& sizes :
-       {test::CaseSizes{.heads = 4, .key_heads = 2}, test::CaseSizes{.key_batch = 1, .value_dim = 5},
-        test::CaseSizes{.heads = 6, .key_batch = 1, .key_heads = 2}, test::CaseSizes{.queries = 1, .keys = 1},
-        test::CaseSizes{.queries = 0}, test::CaseSizes{.keys = 0}}) {
+  for (const test::CaseSizes& sizes : {test::CaseSizes{.heads = 4, .key_heads = 2},
+                                       test::CaseSizes{.key_batch = 1, .value_dim = 5},
+                                       test::CaseSizes{.heads = 6, .key_batch = 1, .key_heads = 2},
+                                       test::CaseSizes{.queries = 1, .keys = 1},
+                                       test::CaseSizes{.queries = 0}, test::CaseSizes{.keys = 0}}) {
     std::mt19937_64 random = test::rng(5);
     Case c = random_case(random, sizes);
     Tensor gate = random_f64(random, {sizes.heads});
     const Capture captured("gate", gate);
-    c.options.score_mod = [=](Score s, Index, Index h, Index q, Index kv) { return s * captured(h) + 0.1 * (q - kv); };
+    c.options.score_mod = [=](Score s, Index, Index h, Index q, Index kv) {
+      return s * captured(h) + 0.1 * (q - kv);
+    };
     c.options.mask = mods::causal() | mods::dilated(2);
     c.options.gradients = {"gate"};
     expect_gradients_match(c, {{"gate", &gate}});
@@ -136,11 +145,14 @@ TEST(FiniteDifferenceShapes, RandomCombinations) {
     const std::vector<ScoreMod> score_mods{
         [=](Score s, Index, Index, Index q, Index kv) { return tanh(s) * t(q + kv); },
         [=](Score s, Index b, Index h, Index, Index) { return s + exp(t(b) - t(h)); },
-        [=](Score s, Index, Index, Index q, Index kv) { return where(q > kv, s * t(kv), t(q) - s); },
+        [=](Score s, Index, Index, Index q, Index kv) {
+          return where(q > kv, s * t(kv), t(q) - s);
+        },
         [=](Score s, Index, Index, Index q, Index kv) { return s / (1.5 + sin(t(abs(q - kv)))); },
         [=](Score s, Index, Index, Index q, Index) { return sqrt(1 + s * s) + log1p(t(q) * t(q)); },
     };
-    const std::vector<MaskMod> masks{MaskMod(), mods::causal(), mods::window(2), !mods::causal(), mods::dilated(2)};
+    const std::vector<MaskMod> masks{MaskMod(), mods::causal(), mods::window(2), !mods::causal(),
+                                     mods::dilated(2)};
     c.options.score_mod = score_mods[static_cast<std::size_t>(round) % score_mods.size()];
     c.options.mask = masks[static_cast<std::size_t>(round) / 2 % masks.size()];
     c.options.gradients = {"t"};

@@ -11,8 +11,8 @@ namespace treadle::test {
 // Whether the mask shows the pair, or cannot tell (poison).
 enum class Sight { hidden, visible, poisoned };
 
-inline std::vector<Sight> every_pair(const layout::Mask& mask, const layout::Extent& extent, std::int64_t b,
-                                     std::int64_t h) {
+inline std::vector<Sight> every_pair(const layout::Mask& mask, const layout::Extent& extent,
+                                     std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> q, kv;
   for (std::int64_t i = 0; i < extent.queries; ++i) {
     for (std::int64_t j = 0; j < extent.keys; ++j) {
@@ -25,19 +25,23 @@ inline std::vector<Sight> every_pair(const layout::Mask& mask, const layout::Ext
   std::vector<Sight> sights(q.size());
   for (std::size_t i = 0; i < q.size(); ++i) {
     const bool poisoned = !run.poison(0).empty() && run.poison(0)[i] != 0;
-    sights[i] = poisoned ? Sight::poisoned : run.booleans(0)[i] != 0 ? Sight::visible : Sight::hidden;
+    sights[i] = poisoned                  ? Sight::poisoned
+                : run.booleans(0)[i] != 0 ? Sight::visible
+                                          : Sight::hidden;
   }
   return sights;
 }
 
-inline std::vector<layout::Run> brute_runs(const std::vector<Sight>& sights, const layout::Extent& extent,
-                                           const layout::Tiles& tiles, std::int64_t tile) {
+inline std::vector<layout::Run> brute_runs(const std::vector<Sight>& sights,
+                                           const layout::Extent& extent, const layout::Tiles& tiles,
+                                           std::int64_t tile) {
   std::vector<layout::Run> runs;
   for (std::int64_t key = 0; key < extent.keys; ++key) {
     bool some = false;
     bool all = true;
     for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
-      const Sight sight = sights[static_cast<std::size_t>(tiles.query(tile, i) * extent.keys + key)];
+      const Sight sight =
+          sights[static_cast<std::size_t>(tiles.query(tile, i) * extent.keys + key)];
       some = some || sight != Sight::hidden;
       all = all && sight == Sight::visible;
     }

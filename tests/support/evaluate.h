@@ -42,15 +42,9 @@ Outcome evaluate(const ir::Graph& graph, const Point& at, std::vector<ConstView>
       1);
   Outcome outcome;
   switch (graph.output_type()) {
-    case ir::Type::real:
-      outcome.real = static_cast<double>(run.reals(0)[0]);
-      break;
-    case ir::Type::integer:
-      outcome.integer = run.integers(0)[0];
-      break;
-    case ir::Type::boolean:
-      outcome.boolean = run.booleans(0)[0] != 0;
-      break;
+    case ir::Type::real: outcome.real = static_cast<double>(run.reals(0)[0]); break;
+    case ir::Type::integer: outcome.integer = run.integers(0)[0]; break;
+    case ir::Type::boolean: outcome.boolean = run.booleans(0)[0] != 0; break;
   }
   if (!run.poison(0).empty() && run.poison(0)[0] != 0) outcome.poison = run.poison_reason(0, 0);
   return outcome;

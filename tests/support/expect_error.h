@@ -25,4 +25,5 @@ void expect_error(F&& f, const std::string& message) {
 
 }  // namespace treadle::test
 
-#define EXPECT_ERROR(expression, message) ::treadle::test::expect_error([&] { (void)(expression); }, message)
+#define EXPECT_ERROR(expression, message) \
+  ::treadle::test::expect_error([&] { (void)(expression); }, message)

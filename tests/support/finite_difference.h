@@ -4,7 +4,8 @@
 //   c.options.score_mod = ...;  c.options.gradients = {"table"};
 //   expect_gradients_match(c, {{"table", table}});
 //
-// The loss is <out, weight> + <lse, lse_weight> with random weights, so out and lse are both differentiated.
+// The loss is <out, weight> + <lse, lse_weight> with random weights, so out and lse are both
+// differentiated.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +21,8 @@
 namespace treadle::test {
 
 struct CaseSizes {
-  std::int64_t batch = 2, heads = 2, key_batch = 2, key_heads = 2, queries = 5, keys = 6, dim = 3, value_dim = 2;
+  std::int64_t batch = 2, heads = 2, key_batch = 2, key_heads = 2, queries = 5, keys = 6, dim = 3,
+               value_dim = 2;
 };
 
 inline Tensor random_f64(std::mt19937_64& random, Dims shape) {
@@ -52,22 +54,26 @@ struct Checked {
 };
 
 inline double loss(const Attention& attention, const Case& c) {
-  const Forward y = attention.forward({c.q, c.k, c.v}, {.captures = {}, .executor = serial_executor()});
+  const Forward y =
+      attention.forward({c.q, c.k, c.v}, {.captures = {}, .executor = serial_executor()});
   double sum = 0;
   for (std::size_t i = 0; i < y.out.data<double>().size(); ++i) {
     sum += y.out.data<double>()[i] * c.weight.data<double>()[i];
   }
   for (std::size_t i = 0; i < y.lse.data<double>().size(); ++i) {
     const double lse = y.lse.data<double>()[i];
-    if (std::isfinite(lse)) sum += lse * c.lse_weight.data<double>()[i];  // a row that sees nothing has no slope
+    if (std::isfinite(lse))
+      sum += lse * c.lse_weight.data<double>()[i];  // a row that sees nothing has no slope
   }
   return sum;
 }
 
-inline void expect_gradients_match(Case& c, const std::vector<Checked>& captures, double tolerance = 1e-6) {
+inline void expect_gradients_match(Case& c, const std::vector<Checked>& captures,
+                                   double tolerance = 1e-6) {
   const Attention attention = compile(c.options);
   const Forward y = attention.forward({c.q, c.k, c.v});
-  const Backward g = attention.backward({c.q, c.k, c.v}, {y.out, y.lse}, c.weight, ConstView(c.lse_weight));
+  const Backward g =
+      attention.backward({c.q, c.k, c.v}, {y.out, y.lse}, c.weight, ConstView(c.lse_weight));
 
   const auto check = [&](const std::string& name, Tensor& tensor, const Tensor& gradient) {
     double scale = 1e-3;
@@ -82,7 +88,8 @@ inline void expect_gradients_match(Case& c, const std::vector<Checked>& captures
       const double down = loss(attention, c);
       x = saved;
       const double difference = (up - down) / (2 * step);
-      ASSERT_NEAR(gradient.data<double>()[i], difference, tolerance * scale) << name << ", element " << i;
+      ASSERT_NEAR(gradient.data<double>()[i], difference, tolerance * scale)
+          << name << ", element " << i;
     }
   };
   check("q", c.q, g.dq);

@@ -163,25 +163,19 @@ class GraphMaker {
 
   ir::NodeId draw(const ir::OpInfo& row) {
     switch (row.rule) {
-      case Rule::leaf:
-        return load(one_of(random_, options_.slots));
+      case Rule::leaf: return load(one_of(random_, options_.slots));
       case Rule::arithmetic:
-      case Rule::comparison:
-        return apply(row, numeric());
+      case Rule::comparison: return apply(row, numeric());
       case Rule::real:
       case Rule::rounding:
-      case Rule::test:
-        return apply(row, chance(random_, 0.9) ? Type::real : Type::integer);
-      case Rule::integer:
-        return apply(row, Type::integer);
-      case Rule::logical:
-        return apply(row, Type::boolean);
+      case Rule::test: return apply(row, chance(random_, 0.9) ? Type::real : Type::integer);
+      case Rule::integer: return apply(row, Type::integer);
+      case Rule::logical: return apply(row, Type::boolean);
       case Rule::choice: {
         const Type type = chance(random_, 0.2) ? Type::boolean : numeric();
         return make_(row.op, operand(Type::boolean), operand(type), operand(type));
       }
-      case Rule::conversion:
-        return make_(row.op, operand(any()));
+      case Rule::conversion: return make_(row.op, operand(any()));
     }
     return -1;
   }
@@ -246,12 +240,9 @@ class GraphMaker {
       if (!fitting.empty()) return make_.input(one_of(random_, fitting));
     }
     switch (type) {
-      case Type::real:
-        return make_.real(real());
-      case Type::integer:
-        return make_.integer(integer());
-      case Type::boolean:
-        break;
+      case Type::real: return make_.real(real());
+      case Type::integer: return make_.integer(integer());
+      case Type::boolean: break;
     }
     if (chance(random_, 0.1)) return make_.boolean(chance(random_, 0.5));
     return make_(chance(random_, 0.5) ? Op::ge : Op::lt, position(), position());
