@@ -7,7 +7,7 @@
 
 namespace treadle::cli {
 
-// The part of all (query, key) pairs that may see each other, between 0 and 1, by looking at each.
+// The part of all (query, key) pairs that may see each other, between 0 and 1.
 double visible_share(const MaskMod& mask, const Sizes& sizes, Executor& executor);
 
 }  // namespace treadle::cli

@@ -83,7 +83,4 @@ extern template class Interpreter<double>;
 // Checks that memory of this dtype and rank may be bound to the slot; throws treadle::Error.
 void check_binding(const Slot& slot, const ConstView& view);
 
-// Can the value of each node be poisoned at all?
-std::vector<bool> may_be_poison(const Graph& graph);
-
 }  // namespace treadle::ir

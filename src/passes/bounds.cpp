@@ -16,25 +16,6 @@ using ir::NodeId;
 using ir::Op;
 using ir::Type;
 
-Bound of_integer(const IntegerRange& range) {
-  Bound bound;
-  bound.integer = range;
-  return bound;
-}
-
-Bound of_real(const RealRange& range) {
-  Bound bound;
-  bound.real = range;
-  return bound;
-}
-
-Bound of_truth(bool may_be_true, bool may_be_false) {
-  Bound bound;
-  bound.may_be_true = may_be_true;
-  bound.may_be_false = may_be_false;
-  return bound;
-}
-
 std::uint8_t axis_bit(Input input) {
   return static_cast<std::uint8_t>(1u << static_cast<unsigned>(input));
 }
@@ -45,67 +26,6 @@ Affine form_of(const Axis& axis, Variable inner, Variable outer) {
   form.slope[static_cast<std::size_t>(inner)] = axis.step;
   if (outer != inner) form.slope[static_cast<std::size_t>(outer)] = axis.outer_step;
   return form;
-}
-
-// Which of a < b, a == b, a > b can happen, and whether none of them may hold (NaN).
-struct Order {
-  bool less, equal, greater;
-  bool unordered = false;
-};
-
-Bound compare(Op op, const Order& can) {
-  if (op == Op::eq) return of_truth(can.equal, can.less || can.greater || can.unordered);
-  if (op == Op::ne) return of_truth(can.less || can.greater || can.unordered, can.equal);
-  if (op == Op::lt) return of_truth(can.less, can.equal || can.greater || can.unordered);
-  if (op == Op::le) return of_truth(can.less || can.equal, can.greater || can.unordered);
-  if (op == Op::gt) return of_truth(can.greater, can.less || can.equal || can.unordered);
-  if (op == Op::ge) return of_truth(can.greater || can.equal, can.less || can.unordered);
-  base::internal_error("compare: {}", ir::info(op).text);
-}
-
-Order order_of(const IntegerRange& a, const IntegerRange& b, const Counts& counts) {
-  Order can{a.low < b.high, a.low <= b.high && b.low <= a.high, a.high > b.low};
-  const IntegerRange difference = subtract(a, b, counts);
-  // Only a difference that cannot wrap has the sign of the comparison.
-  if (difference.low > IntegerRange::lowest || difference.high < IntegerRange::highest) {
-    can.less = can.less && difference.low < 0;
-    can.equal = can.equal && difference.contains(0);
-    can.greater = can.greater && difference.high > 0;
-  }
-  return can;
-}
-
-Order order_of(const RealRange& a, const RealRange& b) {
-  return {a.low < b.high, a.low <= b.high && b.low <= a.high, a.high > b.low,
-          a.may_be_nan || b.may_be_nan};
-}
-
-// A sound operand that decides alone makes the other one's poison irrelevant.
-Bound conjunction(const Bound& a, const Bound& b) {
-  Bound both = of_truth(a.may_be_true && b.may_be_true, a.may_be_false || b.may_be_false);
-  const bool a_decides = !a.may_be_true && !a.may_be_poison;
-  const bool b_decides = !b.may_be_true && !b.may_be_poison;
-  both.may_be_poison = (a.may_be_poison || b.may_be_poison) && !a_decides && !b_decides;
-  return both;
-}
-
-Bound negation(const Bound& a) {
-  Bound result = of_truth(a.may_be_false, a.may_be_true);
-  result.may_be_poison = a.may_be_poison;
-  return result;
-}
-
-Bound either(const Bound& a, const Bound& b, Type type) {
-  Bound result;
-  switch (type) {
-    case Type::real: result.real = join(a.real, b.real); break;
-    case Type::integer: result.integer = join(a.integer, b.integer); break;
-    case Type::boolean:
-      result = of_truth(a.may_be_true || b.may_be_true, a.may_be_false || b.may_be_false);
-      break;
-  }
-  result.may_be_poison = a.may_be_poison || b.may_be_poison;
-  return result;
 }
 
 // An exact value from memory.
@@ -293,9 +213,9 @@ Bound Bounds::bound_of(NodeId id, const Box& box) {
     case Op::le:
     case Op::gt:
     case Op::ge:
-      return compare(node.op, graph_[node.operands[0]].type == Type::real
-                                  ? order_of(real(0), real(1))
-                                  : order_of(integer(0), integer(1), counts_));
+      return graph_[node.operands[0]].type == Type::real
+                 ? compare(node.op, real(0), real(1))
+                 : compare(node.op, integer(0), integer(1), counts_);
 
     case Op::logical_and: return conjunction(operand(node, 0), operand(node, 1));
     case Op::logical_or:

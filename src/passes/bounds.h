@@ -12,22 +12,13 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "passes/bound.h"
 #include "passes/box.h"
-#include "passes/integer_range.h"
 #include "passes/range_table.h"
-#include "passes/real_range.h"
 
 namespace treadle::passes {
 
 enum class Truth : std::uint8_t { never, always, unsure };
-
-// What one node can be.
-struct Bound {
-  IntegerRange integer;
-  RealRange real;
-  bool may_be_true = true, may_be_false = true;
-  bool may_be_poison = false;
-};
 
 class Bounds {
  public:

@@ -173,22 +173,28 @@ IntegerRange absolute(const IntegerRange& a, const Counts& counts) {
   return IntegerRange::between(0, std::max(-a.low, a.high));
 }
 
-IntegerRange minimum(const IntegerRange& a, const IntegerRange& b) {
-  if (a.high <= b.low) return a;
-  if (b.high <= a.low) return b;
+namespace {
+
+// One of a and b, between these; what both leave modulo a common number, it leaves too.
+IntegerRange one_of(const IntegerRange& a, const IntegerRange& b, Int low, Int high) {
   const Int modulus = gcd(a.modulus, b.modulus);
   const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) ==
                                         ir::meaning::mod(b.remainder, modulus);
-  return plain(std::min(a.low, b.low), std::min(a.high, b.high), agree ? modulus : 1, a.remainder);
+  return plain(low, high, agree ? modulus : 1, a.remainder);
+}
+
+}  // namespace
+
+IntegerRange minimum(const IntegerRange& a, const IntegerRange& b) {
+  if (a.high <= b.low) return a;
+  if (b.high <= a.low) return b;
+  return one_of(a, b, std::min(a.low, b.low), std::min(a.high, b.high));
 }
 
 IntegerRange maximum(const IntegerRange& a, const IntegerRange& b) {
   if (a.low >= b.high) return a;
   if (b.low >= a.high) return b;
-  const Int modulus = gcd(a.modulus, b.modulus);
-  const bool agree = modulus > 1 && ir::meaning::mod(a.remainder, modulus) ==
-                                        ir::meaning::mod(b.remainder, modulus);
-  return plain(std::max(a.low, b.low), std::max(a.high, b.high), agree ? modulus : 1, a.remainder);
+  return one_of(a, b, std::max(a.low, b.low), std::max(a.high, b.high));
 }
 
 IntegerRange floor_divide(const IntegerRange& a, const IntegerRange& b, const Counts& counts) {

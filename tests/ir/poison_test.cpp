@@ -139,18 +139,6 @@ TEST_F(Poison, PointByPointAndForgottenByTheNextRun) {
   EXPECT_TRUE(run.poison(0).empty());
 }
 
-TEST_F(Poison, OnlyWhatCanFailCanBePoisoned) {
-  const auto possible = [](const char* text) -> bool {
-    return may_be_poison(parse(text, std::vector<Slot>{{"x", DType::f32, 1}, {"n", DType::i64, 0}}))
-        .back();
-  };
-  EXPECT_FALSE(possible("score + n"));
-  EXPECT_FALSE(possible("q // 3"));
-  EXPECT_TRUE(possible("q // n"));
-  EXPECT_TRUE(possible("x[0]"));
-  EXPECT_TRUE(possible("where(q < 1, 0.0, x[q])"));
-}
-
 TEST_F(Poison, AnEmptyBufferIsNeverRead) {
   const Graph graph = parse("x[q]", std::vector<Slot>{{"x", DType::f32, 1}});
   EXPECT_EQ(evaluate(graph, {}, {ConstView()}).poison,
