@@ -30,7 +30,7 @@ Tensor::Tensor(DType dtype, Dims shape) {
   const std::size_t bytes = bytes_of(dtype, shape);
   memory_.reset(::operator new(bytes, alignment));
   std::memset(memory_.get(), 0, bytes);
-  view_ = View(memory_.get(), dtype, std::move(shape));
+  view_ = View(memory_.get(), dtype, shape);
 }
 
 Tensor Tensor::clone() const {
