@@ -43,6 +43,8 @@ class TREADLE_API Capture {
  public:
   // Memory that the caller keeps alive until the last call that uses it.
   Capture(std::string name, ConstView view) : name_(std::move(name)), view_(std::move(view)) {}
+  // A tensor that is about to go away would leave a view of nothing; give a shared_ptr instead.
+  Capture(std::string name, Tensor&& temporary) = delete;
   // Without a name it is called c0, c1, ... in the order in which the score mod, then the mask,
   // reads such captures; of nested reads the inner one comes first.
   explicit Capture(ConstView view) : view_(std::move(view)) {}

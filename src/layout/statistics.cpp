@@ -32,22 +32,22 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& exe
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
     base::parallel_for(executor, tiles.count(), [&](std::int64_t tile) {
       ir::Interpreter<double> run(mask.graph, mask.memory);
-      std::vector<std::int64_t> q, kv;
+      std::vector<std::int64_t> q(static_cast<std::size_t>(tiles.size(tile)));
+      for (std::size_t i = 0; i < q.size(); ++i) {
+        q[i] = tiles.query(tile, static_cast<std::int64_t>(i));
+      }
       std::int64_t count = 0;
       for (const Run& part : layout.runs(b, h, tile)) {
         if (part.full()) {
           count += part.length() * tiles.size(tile);
           continue;
         }
-        for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
-          for (std::int64_t key = part.begin(); key < part.end(); ++key) {
-            q.push_back(tiles.query(tile, i));
-            kv.push_back(key);
-          }
+        // A key at a time: the columns of a scattered mask together could be as large as the mask.
+        for (std::int64_t key = part.begin(); key < part.end(); ++key) {
+          run({.b = {&b, 1}, .h = {&h, 1}, .q = q, .kv = {&key, 1}}, tiles.size(tile));
+          count += std::ranges::count(run.booleans(0), 1);
         }
       }
-      run({.b = {&b, 1}, .h = {&h, 1}, .q = q, .kv = kv}, static_cast<std::int64_t>(q.size()));
-      count += std::ranges::count(run.booleans(0), 1);
       visible += count;
     });
   });
