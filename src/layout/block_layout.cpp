@@ -76,7 +76,7 @@ class RowTable {
       : rows_(rows), members_(at(heads * rows)), table_(DType::i32, {heads, rows + blocks, 2}) {}
 
   void add(std::int64_t head, std::int64_t row, std::int64_t block, std::int64_t other) {
-    members_[at(head * rows_ + row)].push_back({block, other});
+    members_[at(head * rows_ + row)].emplace_back(block, other);
   }
 
   [[nodiscard]] std::int64_t longest() const {
