@@ -14,3 +14,12 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 find_path(DLPACK_INCLUDE_DIR dlpack/dlpack.h REQUIRED)
 add_library(dlpack INTERFACE IMPORTED)
 target_include_directories(dlpack INTERFACE ${DLPACK_INCLUDE_DIR})
+
+# Code generation. One shared library; its headers are for emit/llvm and jit alone, and as system headers they may warn.
+find_package(LLVM REQUIRED CONFIG HINTS /usr/lib/llvm-19)
+if(LLVM_VERSION_MAJOR LESS 19)
+  message(FATAL_ERROR "Treadle needs LLVM 19 or newer; found ${LLVM_VERSION}. Set LLVM_DIR to the one to use")
+endif()
+add_library(LLVM_headers INTERFACE IMPORTED)
+target_include_directories(LLVM_headers SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+target_link_libraries(LLVM_headers INTERFACE LLVM)

@@ -1,0 +1,35 @@
+#include "emit/llvm/module.h"
+
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+#include <llvm/Support/raw_ostream.h>
+
+namespace treadle::emit {
+
+Module::Module() = default;
+Module::Module(Module&&) noexcept = default;
+Module::~Module() = default;
+
+// Member by member the old context would go before the old module that lives in it.
+Module& Module::operator=(Module&& other) noexcept {
+  module = std::move(other.module);
+  context = std::move(other.context);
+  return *this;
+}
+
+Module make_module(const std::string& name, const plan::Target& target) {
+  Module made;
+  made.context = std::make_unique<llvm::LLVMContext>();
+  made.module = std::make_unique<llvm::Module>(name, *made.context);
+  made.module->setTargetTriple(target.triple);
+  return made;
+}
+
+std::string to_text(const Module& module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.module->print(stream, nullptr);
+  return text;
+}
+
+}  // namespace treadle::emit

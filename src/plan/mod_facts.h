@@ -1,0 +1,25 @@
+// What is known of a call's mod beyond its graph; part of a kernel's key.
+#pragma once
+
+#include <vector>
+
+#include "base/hash.h"
+
+namespace treadle::plan {
+
+struct ModFacts {
+  // Every integer of the graph, also in between, fits 32 bits at every point of the call.
+  bool narrow = false;
+  // A read may leave its buffer, or a divisor be zero: indices are clamped and poison is carried.
+  bool checked = true;
+  // Lane i of a tile holds query q0 + i, as far as there are queries.
+  bool consecutive = false;
+  // By slot: the elements of the last dimension lie side by side.
+  std::vector<bool> unit_stride;
+
+  bool operator==(const ModFacts&) const = default;
+};
+
+base::Hash hash(const ModFacts& facts);
+
+}  // namespace treadle::plan

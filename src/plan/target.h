@@ -1,0 +1,56 @@
+// A Target: the machine that kernels are made for.
+//
+//   Target here = host_target();            // TREADLE_TARGET=haswell overrides what was found
+//   Target other = find_target("x86-64");   // any machine of the table, also one that is not here
+//
+// What a kernel looks like follows from these numbers alone, so every machine that LLVM knows works
+// the same way: a row of the table in target.cpp is all it needs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "treadle/dtype.h"
+
+namespace treadle::plan {
+
+struct Target {
+  std::string name;    // "haswell"
+  std::string cpu;     // what LLVM calls the processor
+  std::string triple;  // "x86_64-unknown-linux-gnu"
+  int vector_bytes = 16;
+  int registers = 16;     // vector registers
+  bool fma = false;       // else a * b + c takes two instructions and two roundings
+  bool half = false;      // converts 16-bit floats in hardware
+  bool scale = false;     // multiplies by powers of two given as floats (AVX-512's scalef)
+  bool libmvec = false;   // glibc's vector math can be called
+  std::int64_t l1 = 32 << 10, l2 = 512 << 10;  // bytes, of one core
+  int cores = 1;
+
+  // Elements of a vector of this compute type, f32 or f64.
+  [[nodiscard]] int lanes(DType compute) const {
+    return vector_bytes / static_cast<int>(size_of(compute));
+  }
+  bool operator==(const Target&) const = default;
+};
+
+// The machine that this runs on, or the one that TREADLE_TARGET names; caches and cores are always
+// those found here. Throws treadle::Error for a name that is not in the table.
+Target host_target();
+
+// By name, with ordinary caches and one core.
+Target find_target(std::string_view name);
+
+// The names of the table that this machine can run.
+std::vector<std::string> runnable_targets();
+
+// Everything in it that code depends on; not cores.
+base::Hash hash(const Target& target);
+
+// "haswell: 32-byte vectors, 16 registers, fma, ...", for people.
+std::string to_text(const Target& target);
+
+}  // namespace treadle::plan
