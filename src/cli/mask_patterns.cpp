@@ -200,13 +200,13 @@ MaskMod pattern_mask(const std::string& name, const std::vector<std::string>& pa
   }
   std::map<std::string, Numbers> values;
   for (const auto& [key, by_default] : parameters_of(*found)) {
-    const auto given = texts.find(key);
-    if (given == texts.end() && !by_default) {
-      base::fail("mask: pattern {} needs --param {}=...", name, key);
+    std::optional<std::string> text = by_default;
+    if (const auto given = texts.find(key); given != texts.end()) {
+      text = given->second;
+      texts.erase(given);
     }
-    values[key] = numbers_from<std::int64_t>(fmt::format("mask: --param {}", key),
-                                             given == texts.end() ? *by_default : given->second);
-    if (given != texts.end()) texts.erase(given);
+    if (!text) base::fail("mask: pattern {} needs --param {}=...", name, key);
+    values[key] = numbers_from<std::int64_t>(fmt::format("mask: --param {}", key), *text);
   }
   if (!texts.empty()) {
     base::fail("mask: pattern {} has no parameter {}; it takes: {}", name, texts.begin()->first,

@@ -50,19 +50,19 @@ std::vector<NodeId> slopes(ir::Builder& make, NodeId node_id, NodeId grad) {
   const E zero = number(g, 0.0);
   const auto one = [](E a) { return std::vector<NodeId>{a.id}; };
   const auto two = [](E a, E b) { return std::vector<NodeId>{a.id, b.id}; };
-  const std::vector<NodeId> nothing(node.operands.size(), none);
+  const auto nothing = [&] { return std::vector<NodeId>(node.operands.size(), none); };
 
   switch (node.op) {
     case Op::input:
     case Op::constant:
-    case Op::load: return nothing;
+    case Op::load: return nothing();
 
     case Op::add: return two(g, g);
     case Op::sub: return two(g, -g);
     case Op::mul: return two(g * z, g * x);
     case Op::neg: return one(-g);
     case Op::abs: return one(g * apply(Op::sign, x));
-    case Op::sign: return nothing;
+    case Op::sign: return nothing();
     case Op::min:
     case Op::max: {
       // The loser gets nothing, a tie shares half and half; with a NaN both get all.
@@ -115,7 +115,7 @@ std::vector<NodeId> slopes(ir::Builder& make, NodeId node_id, NodeId grad) {
     case Op::floor:
     case Op::ceil:
     case Op::round:
-    case Op::trunc: return nothing;  // flat between their steps
+    case Op::trunc: return nothing();  // flat between their steps
 
     case Op::floor_div:
     case Op::mod:
@@ -139,7 +139,7 @@ std::vector<NodeId> slopes(ir::Builder& make, NodeId node_id, NodeId grad) {
     case Op::isinf:
     case Op::to_float:
     case Op::to_int:
-    case Op::to_bool: return nothing;  // integers and bools have no slope
+    case Op::to_bool: return nothing();  // integers and bools have no slope
 
     case Op::where: break;  // derive keeps its sides apart
   }
