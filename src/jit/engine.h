@@ -3,11 +3,12 @@
 //   Engine engine(EngineOptions::from_environment());
 //   auto* f = engine.function<void(Args*)>(key, target, [&] { return emit_forward(plan); });
 //
-// A kernel is looked up in memory, then on disk, then made. Threads that ask for the same kernel at the same time wait
-// for one of them to make it. Kernels live as long as the engine.
+// A kernel is looked up in memory, then on disk, then made. Threads that ask for the same kernel at
+// the same time wait for one of them to make it. Kernels live as long as the engine.
 //
-// On disk an object is written under a temporary name and renamed, with a hash of its content in front; one that is damaged, or
-// a folder that cannot be read or written, costs a compile and is no error.
+// On disk an object is written under a temporary name and renamed, with a hash of its content in
+// front; one that is damaged, or a folder that cannot be read or written, costs a compile and is no
+// error.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,13 @@
 namespace treadle::jit {
 
 struct EngineOptions {
-  std::string cache_folder;  // empty: nothing on disk
-  bool perf = false;         // tell perf about kernels (perf record -k 1, perf inject -j)
-  bool gdb = false;          // tell debuggers about kernels
+  std::string cache_folder;        // empty: nothing on disk
+  bool perf = false;               // tell perf about kernels (perf record -k 1, perf inject -j)
+  bool gdb = false;                // tell debuggers about kernels
   bool address_sanitizer = false;  // kernels check their own reads and writes
 
-  // TREADLE_CACHE_DIR (empty: none), else XDG_CACHE_HOME/treadle, else ~/.cache/treadle; TREADLE_JIT=perf,gdb;
-  // TREADLE_SANITIZE=address.
+  // TREADLE_CACHE_DIR (empty: none), else XDG_CACHE_HOME/treadle, else ~/.cache/treadle;
+  // TREADLE_JIT=perf,gdb; TREADLE_SANITIZE=address.
   static EngineOptions from_environment();
 };
 
@@ -44,8 +45,9 @@ class Engine {
   explicit Engine(EngineOptions options);
   ~Engine();
 
-  // The address of the function called `symbol` in the module that `emit` makes. The key names everything the module
-  // depends on; target, LLVM's version and the engine's options are added here.
+  // The address of the function called `symbol` in the module that `emit` makes. The key names
+  // everything the module depends on; target, LLVM's version and the engine's options are added
+  // here.
   void* address(const base::Hash& key, const plan::Target& target, const Emit& emit,
                 const std::string& symbol = "kernel");
 
@@ -61,7 +63,8 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// The module after the passes, as text of assembly, or as an ELF object: for explain, and for machines that are not here.
+// The module after the passes, as text of assembly, or as an ELF object: for explain, and for
+// machines that are not here.
 std::string assembly_of(emit::Module module, const plan::Target& target);
 std::string object_of(emit::Module module, const plan::Target& target);
 
