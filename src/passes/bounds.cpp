@@ -3,6 +3,8 @@
 #include "passes/bounds.h"
 
 #include <algorithm>
+#include <limits>
+#include <type_traits>
 
 #include "base/element.h"
 #include "base/error.h"
@@ -43,6 +45,20 @@ Bound of_element(const ConstView& view, std::int64_t offset) {
   return bound;
 }
 
+// What an element of an integer type or bool can be.
+IntegerRange range_of(DType dtype) {
+  IntegerRange range;
+  base::visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<T, bool>) {
+      range = IntegerRange::between(0, 1);
+    } else if constexpr (std::is_integral_v<T>) {
+      range = IntegerRange::between(std::numeric_limits<T>::min(), std::numeric_limits<T>::max());
+    }
+  });
+  return range;
+}
+
 // Elements of bool buffers are bounded as the integers 0 and 1.
 Bound as_type(Bound bound, Type type) {
   if (type != Type::boolean) return bound;
@@ -53,9 +69,10 @@ Bound as_type(Bound bound, Type type) {
 
 }  // namespace
 
-Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables)
+Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents)
     : graph_(graph),
       tables_(tables),
+      contents_(contents),
       bounds_(static_cast<std::size_t>(graph.size())),
       depends_(static_cast<std::size_t>(graph.size())),
       inside_(static_cast<std::size_t>(graph.size()), 1),
@@ -106,6 +123,24 @@ void Bounds::evaluate(const Box& box) {
 
 bool Bounds::reads_inside() const {
   return std::ranges::all_of(inside_, [](std::uint8_t inside) { return inside != 0; });
+}
+
+bool Bounds::never_poisoned() const {
+  const auto divides_by_zero = [&](const Node& node) {
+    return (node.op == Op::floor_div || node.op == Op::mod) && operand(node, 1).integer.contains(0);
+  };
+  return reads_inside() && std::ranges::none_of(graph_.nodes(), divides_by_zero);
+}
+
+bool Bounds::fits_32_bits() const {
+  for (NodeId id = 0; id < graph_.size(); ++id) {
+    if (graph_[id].type != Type::integer) continue;
+    const IntegerRange& range = bounds_[static_cast<std::size_t>(id)].integer;
+    if (range.low < std::numeric_limits<std::int32_t>::min() ||
+        range.high > std::numeric_limits<std::int32_t>::max())
+      return false;
+  }
+  return true;
 }
 
 Bound Bounds::bound_of(NodeId id, const Box& box) {
@@ -284,9 +319,9 @@ Bound Bounds::load(NodeId id) {
   inside_[static_cast<std::size_t>(id)] = inside;
 
   Bound unknown;
-  if (node.type == Type::boolean) unknown.integer = IntegerRange::between(0, 1);
+  if (node.type != Type::real) unknown.integer = range_of(view.dtype());
   unknown.may_be_poison = !inside;
-  if (nowhere || several) return unknown;
+  if (nowhere || several || contents_ == Contents::ignored) return unknown;
   if (moving < 0) return as_type(of_element(view, offset), node.type);
 
   // Where the index is outside there is poison and no value.

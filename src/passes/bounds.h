@@ -20,9 +20,13 @@ namespace treadle::passes {
 
 enum class Truth : std::uint8_t { never, always, unsure };
 
+// Whether reads are bounded by what the captured arrays hold, at the price of one pass over each, or by
+// what their types can hold.
+enum class Contents : std::uint8_t { scanned, ignored };
+
 class Bounds {
  public:
-  Bounds(const ir::Graph& graph, CaptureTables& tables);
+  Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents = Contents::scanned);
 
   // Of the first output, which must be a bool.
   Truth truth(const Box& box);
@@ -36,6 +40,10 @@ class Bounds {
   // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any
   // point of the box.
   [[nodiscard]] bool reads_inside() const;
+  // After evaluate(box): nor does any division meet a zero, so there is no poison at all.
+  [[nodiscard]] bool never_poisoned() const;
+  // After evaluate(box): every integer of the graph, also in between, fits 32 bits where it is not poisoned.
+  [[nodiscard]] bool fits_32_bits() const;
 
  private:
   Bound bound_of(ir::NodeId id, const Box& box);
@@ -46,6 +54,7 @@ class Bounds {
 
   const ir::Graph& graph_;
   CaptureTables& tables_;
+  Contents contents_;
   std::vector<Bound> bounds_;
   Box box_;  // of the last evaluation
   bool evaluated_ = false;

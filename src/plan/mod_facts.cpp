@@ -1,6 +1,45 @@
 #include "plan/mod_facts.h"
 
+#include <algorithm>
+
+#include "passes/bounds.h"
+
 namespace treadle::plan {
+namespace {
+
+// Whether knowing what is in the captures could tell more.
+bool reads_integers(const ir::Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const ir::Node& node) {
+    return node.op == ir::Op::load && node.type != ir::Type::real;
+  });
+}
+
+}  // namespace
+
+ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
+                    const layout::Extent& extent, const layout::Order& order) {
+  ModFacts facts;
+  facts.consecutive =
+      order.kind == layout::Order::Kind::identity || order.kind == layout::Order::Kind::blocks;
+  for (const ConstView& view : memory)
+    facts.unit_stride.push_back(view.rank() == 0 || view.stride(view.rank() - 1) == 1);
+
+  passes::Box box;
+  box.b.count = extent.batch;
+  box.h.count = extent.heads;
+  box.q.count = extent.queries;
+  box.kv.count = extent.keys;
+  passes::CaptureTables tables(memory);
+  const auto ask = [&](passes::Contents contents) {
+    passes::Bounds bounds(graph, tables, contents);
+    bounds.evaluate(box);
+    facts.narrow = bounds.fits_32_bits();
+    facts.checked = !bounds.never_poisoned();
+  };
+  ask(passes::Contents::ignored);
+  if ((!facts.narrow || facts.checked) && reads_integers(graph)) ask(passes::Contents::scanned);
+  return facts;
+}
 
 base::Hash hash(const ModFacts& facts) {
   base::Hasher hasher;

@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "ir/graph.h"
+#include "layout/layout.h"
+#include "treadle/view.h"
 
 namespace treadle::plan {
 
@@ -19,6 +22,10 @@ struct ModFacts {
 
   bool operator==(const ModFacts&) const = default;
 };
+
+// memory[i] is bound to graph.slots()[i]. Contents of integer captures are looked at only if they decide.
+ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
+                    const layout::Extent& extent, const layout::Order& order);
 
 base::Hash hash(const ModFacts& facts);
 

@@ -19,7 +19,7 @@ enum class Needs : std::uint8_t { nothing, avx2, avx512, other_machine };
 struct Row {
   std::string_view name, cpu, triple;
   int vector_bytes, registers;
-  bool fma, half, scale;
+  bool fma, rounding, half, scale;
   Needs needs;
 };
 
@@ -35,13 +35,13 @@ constexpr Needs x86_avx2 = Needs::avx2, x86_avx512 = Needs::avx512;
 
 // Best last: of those that run here, the last one is taken.
 constexpr std::array table{
-    Row{"x86-64", "x86-64", x86, 16, 16, false, false, false, x86_base},
-    Row{"haswell", "haswell", x86, 32, 16, true, true, false, x86_avx2},
-    Row{"skylake-avx512", "skylake-avx512", x86, 64, 32, true, true, true, x86_avx512},
-    Row{"icelake-server", "icelake-server", x86, 64, 32, true, true, true, x86_avx512},
-    Row{"sapphirerapids", "sapphirerapids", x86, 64, 32, true, true, true, x86_avx512},
-    Row{"aarch64", "generic", arm, 16, 32, true, true, false, arm_base},
-    Row{"neoverse-n1", "neoverse-n1", arm, 16, 32, true, true, false, arm_base},
+    Row{"x86-64", "x86-64", x86, 16, 16, false, false, false, false, x86_base},
+    Row{"haswell", "haswell", x86, 32, 16, true, true, true, false, x86_avx2},
+    Row{"skylake-avx512", "skylake-avx512", x86, 64, 32, true, true, true, true, x86_avx512},
+    Row{"icelake-server", "icelake-server", x86, 64, 32, true, true, true, true, x86_avx512},
+    Row{"sapphirerapids", "sapphirerapids", x86, 64, 32, true, true, true, true, x86_avx512},
+    Row{"aarch64", "generic", arm, 16, 32, true, true, true, false, arm_base},
+    Row{"neoverse-n1", "neoverse-n1", arm, 16, 32, true, true, true, false, arm_base},
 };
 
 // What a processor without AVX-512 cannot run, and which of the three rows that have it fits.
@@ -87,6 +87,7 @@ Target target_of(const Row& row) {
           .vector_bytes = row.vector_bytes,
           .registers = row.registers,
           .fma = row.fma,
+          .rounding = row.rounding,
           .half = row.half,
           .scale = row.scale,
           .libmvec = row.triple == x86 && have_libmvec()};
@@ -138,6 +139,7 @@ base::Hash hash(const Target& target) {
       .add(target.vector_bytes)
       .add(target.registers)
       .add(target.fma)
+      .add(target.rounding)
       .add(target.half)
       .add(target.scale)
       .add(target.libmvec)

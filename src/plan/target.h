@@ -24,6 +24,7 @@ struct Target {
   int vector_bytes = 16;
   int registers = 16;     // vector registers
   bool fma = false;       // else a * b + c takes two instructions and two roundings
+  bool rounding = false;  // rounds floats to whole numbers in one instruction
   bool half = false;      // converts 16-bit floats in hardware
   bool scale = false;     // multiplies by powers of two given as floats (AVX-512's scalef)
   bool libmvec = false;   // glibc's vector math can be called

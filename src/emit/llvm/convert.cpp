@@ -1,0 +1,122 @@
+#include "emit/llvm/convert.h"
+
+namespace treadle::emit {
+namespace {
+
+// The type of `element`s in the shape of another type: alone or as many lanes.
+llvm::Type* shaped(llvm::Type* like, llvm::Type* element) {
+  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(like);
+  return vector == nullptr ? element : llvm::FixedVectorType::get(element, vector->getNumElements());
+}
+
+class Converter {
+ public:
+  Converter(Builder& build, llvm::Type* like)
+      : build_(build),
+        words_(shaped(like, build.getInt32Ty())),
+        halves_(shaped(like, build.getInt16Ty())),
+        singles_(shaped(like, build.getFloatTy())),
+        doubles_(shaped(like, build.getDoubleTy())) {}
+
+  Value* widen_bf16(Value* stored) {
+    return build_.CreateBitCast(build_.CreateShl(build_.CreateZExt(stored, words_), word(16)), singles_);
+  }
+
+  // A half's exponent in a float's place is 112 too small; multiplying repairs it, of subnormals too.
+  Value* widen_f16(Value* stored) {
+    if (build_.target().half) {
+      llvm::Type* half = shaped(halves_, build_.getHalfTy());
+      return build_.CreateFPExt(build_.CreateBitCast(stored, half), singles_);
+    }
+    Value* bits = build_.CreateZExt(stored, words_);
+    Value* sign = build_.CreateShl(build_.CreateAnd(bits, word(0x8000)), word(16));
+    Value* size = build_.CreateShl(build_.CreateAnd(bits, word(0x7fff)), word(13));
+    Value* scaled = build_.CreateFMul(build_.CreateBitCast(size, singles_),
+                                      llvm::ConstantFP::get(singles_, 0x1p112));
+    Value* finite = build_.CreateBitCast(scaled, words_);
+    Value* special = build_.CreateICmpUGE(size, word(0x1f << 23));  // infinity and NaN
+    Value* magnitude = build_.CreateSelect(special, build_.CreateOr(size, word(0x7f800000)), finite);
+    return build_.CreateBitCast(build_.CreateOr(sign, magnitude), singles_);
+  }
+
+  Value* narrow_bf16(Value* single) {
+    Value* bits = build_.CreateBitCast(single, words_);
+    Value* odd = build_.CreateAnd(build_.CreateLShr(bits, word(16)), word(1));
+    Value* rounded = build_.CreateAdd(bits, build_.CreateAdd(odd, word(0x7fff)));
+    // Rounding could carry a NaN into an infinity.
+    Value* quiet = build_.CreateOr(bits, word(0x400000));
+    Value* kept = build_.CreateSelect(build_.CreateFCmpUNO(single, single), quiet, rounded);
+    return build_.CreateTrunc(build_.CreateLShr(kept, word(16)), halves_);
+  }
+
+  Value* narrow_f16(Value* single) {
+    if (build_.target().half) {
+      llvm::Type* half = shaped(halves_, build_.getHalfTy());
+      return build_.CreateBitCast(build_.CreateFPTrunc(single, half), halves_);
+    }
+    Value* bits = build_.CreateBitCast(single, words_);
+    Value* size = build_.CreateAnd(bits, word(0x7fffffff));
+    Value* sign = build_.CreateLShr(build_.CreateXor(bits, size), word(16));
+    Value* odd = build_.CreateAnd(build_.CreateLShr(size, word(13)), word(1));
+    Value* rebased = build_.CreateSub(build_.CreateAdd(size, build_.CreateAdd(odd, word(0xfff))),
+                                      word(112u << 23));
+    Value* normal = build_.CreateLShr(rebased, word(13));
+    // Beside 1/2 the last bit of a float is that of a subnormal half: the addition rounds.
+    Value* beside = build_.CreateFAdd(build_.CreateBitCast(size, singles_), llvm::ConstantFP::get(singles_, 0.5));
+    Value* small = build_.CreateSub(build_.CreateBitCast(beside, words_), word(0x3f000000));
+    Value* magnitude = build_.CreateSelect(build_.CreateICmpULT(size, word(0x38800000)), small, normal);
+    Value* infinite = build_.CreateSelect(build_.CreateFCmpUNO(single, single), word(0x7e00), word(0x7c00));
+    magnitude = build_.CreateSelect(build_.CreateICmpUGE(size, word(0x47800000)), infinite, magnitude);
+    return build_.CreateTrunc(build_.CreateOr(sign, magnitude), halves_);
+  }
+
+  // A float that rounds to 16 bits as the double would: where it is not exact its last bit says so.
+  Value* odd_single(Value* twofold) {
+    Value* single = build_.CreateFPTrunc(twofold, singles_);
+    Value* back = build_.CreateFPExt(single, doubles_);
+    Value* bits = build_.CreateBitCast(single, words_);
+    const auto size = [&](Value* x) { return build_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); };
+    Value* larger = build_.CreateFCmpOGT(size(back), size(twofold));
+    Value* below = build_.CreateSelect(larger, build_.CreateSub(bits, word(1)), bits);
+    Value* inexact = build_.CreateFCmpONE(back, twofold);
+    Value* odd = build_.CreateSelect(inexact, build_.CreateOr(below, word(1)), bits);
+    return build_.CreateBitCast(odd, singles_);
+  }
+
+  Value* to_double(Value* single) { return build_.CreateFPExt(single, doubles_); }
+  Value* to_single(Value* twofold) { return build_.CreateFPTrunc(twofold, singles_); }
+
+ private:
+  llvm::Constant* word(std::uint32_t value) { return llvm::ConstantInt::get(words_, value); }
+
+  Builder& build_;
+  llvm::Type *words_, *halves_, *singles_, *doubles_;
+};
+
+}  // namespace
+
+llvm::Type* stored_type(Builder& build, DType dtype) {
+  if (dtype == DType::f64) return build.getDoubleTy();
+  if (dtype == DType::f32) return build.getFloatTy();
+  return build.getInt16Ty();
+}
+
+Value* from_stored(Builder& build, Value* stored, DType from, DType to) {
+  if (from == DType::f64) return stored;
+  Converter convert(build, stored->getType());
+  Value* single = from == DType::f32    ? stored
+                  : from == DType::bf16 ? convert.widen_bf16(stored)
+                                        : convert.widen_f16(stored);
+  return to == DType::f64 ? convert.to_double(single) : single;
+}
+
+Value* to_stored(Builder& build, Value* value, DType to) {
+  const bool wide = value->getType()->getScalarType()->isDoubleTy();
+  if (to == DType::f64) return value;
+  Converter convert(build, value->getType());
+  if (to == DType::f32) return wide ? convert.to_single(value) : value;
+  Value* single = wide ? convert.odd_single(value) : value;
+  return to == DType::bf16 ? convert.narrow_bf16(single) : convert.narrow_f16(single);
+}
+
+}  // namespace treadle::emit

@@ -1,0 +1,44 @@
+#include "emit/llvm/peak.h"
+
+#include <llvm/IR/Module.h>
+
+#include "emit/llvm/builder.h"
+
+namespace treadle::emit {
+
+base::Hash key(const PeakSpec& spec) {
+  return base::Hasher().add("peak").add(hash(spec.target)).add(spec.compute).finish();
+}
+
+Module emit_peak(const PeakSpec& spec) {
+  Module made = make_module("peak", spec.target);
+  llvm::LLVMContext& context = *made.context;
+  auto* type = llvm::FunctionType::get(
+      llvm::Type::getInt64Ty(context),
+      {llvm::Type::getInt64Ty(context), llvm::PointerType::getUnqual(context)}, false);
+  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  Builder build(function, spec.target, spec.compute);
+
+  // Twelve chains hide the latency of every machine's multiply-add and leave room for the operands.
+  constexpr int chains = 12, unroll = 8;
+  Value* turns = function->getArg(0);
+  Value* numbers = function->getArg(1);
+  const auto number = [&](int i) { return build.element(build.real(), numbers, build.index(i)); };
+  Value* factor = build.splat(build.load(build.real(), number(0)));
+  Value* summand = build.splat(build.load(build.real(), number(1)));
+  Values sums;
+  // Different starts, none of them a fixed point: equal chains would be computed once.
+  for (int i = 0; i < chains; ++i) sums.push_back(build.numbers(i + 2.5));
+  sums = build.loop(build.index(0), turns, 1, sums, [&](Value*, Values now) {
+    for (int u = 0; u < unroll; ++u)
+      for (Value*& sum : now) sum = build.fma(sum, factor, summand);
+    return now;
+  });
+  Value* all = sums.front();
+  for (int i = 1; i < chains; ++i) all = build.CreateFAdd(all, sums[static_cast<std::size_t>(i)]);
+  build.store(build.CreateExtractElement(all, std::uint64_t{0}), number(2));
+  build.CreateRet(build.CreateMul(turns, build.index(2 * chains * unroll * build.lanes())));
+  return made;
+}
+
+}  // namespace treadle::emit

@@ -1,0 +1,64 @@
+#include "emit/llvm/product.h"
+
+namespace treadle::emit {
+namespace {
+
+constexpr std::int64_t unroll = 4;
+
+// One k, whose parts of A and B begin at these addresses.
+Values step(Builder& build, const Product& p, Value* a, Value* b, Values c) {
+  Values columns, hidden;
+  for (int v = 0; v < p.vectors; ++v) {
+    Value* address = build.element(build.real(), b, build.index(v * build.lanes()));
+    columns.push_back(build.load(build.reals(), address));
+    if (p.skip_hidden) {
+      llvm::Type* bits = build.vector(build.getIntNTy(build.real()->getScalarSizeInBits()));
+      hidden.push_back(build.CreateICmpSLT(build.CreateBitCast(columns.back(), bits),
+                                           llvm::Constant::getNullValue(bits)));
+    }
+  }
+  for (int r = 0; r < p.rows; ++r) {
+    Value* address = build.element(build.real(), a, build.index(r * p.a_row));
+    Value* factor = build.splat(build.load(build.real(), address));
+    for (int v = 0; v < p.vectors; ++v) {
+      Value*& sum = c[static_cast<std::size_t>(r * p.vectors + v)];
+      Value* next = build.fma(factor, columns[static_cast<std::size_t>(v)], sum);
+      sum = p.skip_hidden ? build.CreateSelect(hidden[static_cast<std::size_t>(v)], sum, next) : next;
+    }
+  }
+  return c;
+}
+
+// `count` values of k from k on.
+Values steps(Builder& build, const Product& p, Value* k, std::int64_t count, Values c) {
+  Value* a = build.element(build.real(), p.a, build.CreateNSWMul(k, build.index(p.a_step)));
+  Value* b = build.element(build.real(), p.b, build.CreateNSWMul(k, build.index(p.b_step)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    c = step(build, p, build.element(build.real(), a, build.index(i * p.a_step)),
+             build.element(build.real(), b, build.index(i * p.b_step)), std::move(c));
+  }
+  return c;
+}
+
+}  // namespace
+
+Values accumulate(Builder& build, const Product& p, Values c) {
+  Value* zero = build.index(0);
+  if (const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(p.depth)) {
+    const std::int64_t depth = fixed->getSExtValue();
+    const std::int64_t whole = depth - depth % unroll;
+    if (whole > 0) {
+      c = build.loop(zero, build.index(whole), unroll, c, [&](Value* k, const Values& now) {
+        return steps(build, p, k, unroll, now);
+      });
+    }
+    return steps(build, p, build.index(whole), depth - whole, std::move(c));
+  }
+  Value* whole = build.CreateAnd(p.depth, build.index(-2));
+  c = build.loop(zero, whole, 2, c,
+                 [&](Value* k, const Values& now) { return steps(build, p, k, 2, now); });
+  return build.loop(whole, p.depth, 1, c,
+                    [&](Value* k, const Values& now) { return steps(build, p, k, 1, now); });
+}
+
+}  // namespace treadle::emit

@@ -1,0 +1,27 @@
+// The one micro-kernel: C[r][lanes] += broadcast A[r][k] * B[k][lanes].
+//
+//   S^T: A = K    B = Q^T         O^T: A = V^T  B = P^T
+//
+// C stays in registers while k runs; k ascends and every element of C has one chain of additions, so
+// its bits do not depend on how many rows and vectors are worked on side by side.
+#pragma once
+
+#include "emit/llvm/builder.h"
+
+namespace treadle::emit {
+
+struct Product {
+  int rows = 1, vectors = 1;
+  Value* a = nullptr;  // A[r][k] is element r * a_row + k * a_step
+  std::int64_t a_row = 0, a_step = 1;
+  Value* b = nullptr;  // B[k] begins at element k * b_step
+  std::int64_t b_step = 0;
+  Value* depth = nullptr;  // how many k, i64; loops are unrolled where it is a constant multiple
+  // Lanes of B that hold -0 add nothing, not even 0 * inf.
+  bool skip_hidden = false;
+};
+
+// In and out: C, row by row, `vectors` values each.
+Values accumulate(Builder& build, const Product& product, Values c);
+
+}  // namespace treadle::emit

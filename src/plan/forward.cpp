@@ -1,0 +1,77 @@
+#include "plan/forward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace treadle::plan {
+namespace {
+
+// Accumulators that fit beside a vector of B per column and one broadcast of A. Of 32 registers 24
+// are taken: more and the scheduler spills (loads are hoisted over them).
+int accumulators(const Target& target) {
+  if (!target.fma) return 9;  // a product needs a register of its own before it is added
+  return target.registers >= 32 ? 24 : 12;
+}
+
+}  // namespace
+
+ForwardPlan plan_forward(const Target& target, DType compute, std::int64_t dim,
+                         std::int64_t value_dim, int vectors) {
+  ForwardPlan plan{.target = target,
+                   .compute = compute,
+                   .dim = dim,
+                   .value_dim = value_dim,
+                   .vectors = vectors};
+  // A tile of one vector is bound by loads, and more rows do not help it.
+  plan.rows = vectors == 1 ? accumulators(target) * 2 / 3 : accumulators(target) / vectors;
+  // Keys, values and scores of a block are to stay in the second cache with room for the tiles.
+  const std::int64_t row_bytes = (dim + value_dim) * static_cast<std::int64_t>(size_of(compute));
+  plan.key_block = row_bytes <= 1024 ? 128 : row_bytes <= 2560 ? 64 : 32;
+  return plan;
+}
+
+int tiles_per_group(const ForwardPlan& plan, bool copies_keys) {
+  const auto bytes = static_cast<std::int64_t>(size_of(plan.compute));
+  // Queries, the sums of a chunk and those of all chunks.
+  const std::int64_t tile = plan.width() * bytes * (plan.dim + 2 * plan.value_dim);
+  const std::int64_t room = std::max<std::int64_t>(1, plan.target.l2 / 2 / tile);
+  return static_cast<int>(std::min<std::int64_t>(copies_keys ? 8 : 4, room));
+}
+
+std::int64_t chunk_length(std::int64_t keys) {
+  std::int64_t length = 1024;
+  while (length * 64 < keys) length *= 2;
+  return length;
+}
+
+layout::TileWeights tile_weights(const Target& target, DType compute) {
+  layout::TileWeights weights;
+  weights.lanes = target.lanes(compute);
+  // Tiles of 4 vectors are not made.
+  constexpr double never = 1e6;
+  constexpr double many[] = {30, 35, 49, never};
+  constexpr double few[] = {22, 32, 48, never};
+  std::ranges::copy(target.registers >= 32 ? many : few, weights.weight);
+  return weights;
+}
+
+base::Hash hash(const ForwardPlan& plan) {
+  return base::Hasher()
+      .add(hash(plan.target))
+      .add(plan.compute)
+      .add(plan.dim)
+      .add(plan.value_dim)
+      .add(plan.vectors)
+      .add(plan.rows)
+      .add(plan.key_block)
+      .finish();
+}
+
+std::string to_text(const ForwardPlan& plan) {
+  return fmt::format(
+      "forward {}, dim {}, value dim {}: tiles of {} queries, {} keys at a time, blocks of {} keys",
+      name_of(plan.compute), plan.dim, plan.value_dim, plan.width(), plan.rows, plan.key_block);
+}
+
+}  // namespace treadle::plan

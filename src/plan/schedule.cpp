@@ -1,0 +1,126 @@
+#include "plan/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace treadle::plan {
+namespace {
+
+// Pieces per thread that even out what costs do not tell.
+constexpr double pieces_per_thread = 4;
+
+struct Tile {
+  double cost = 0;
+  std::int64_t begin = 0, end = 0;  // keys
+};
+
+// By batch, head and tile as the layout stores them: one head for all if it does not tell them apart.
+std::vector<Tile> measure(const layout::Layout& layout) {
+  const std::int64_t batches = layout.per_batch() ? layout.extent().batch : 1;
+  const std::int64_t heads = layout.per_head() ? layout.extent().heads : 1;
+  std::vector<Tile> tiles;
+  tiles.reserve(static_cast<std::size_t>(batches * heads * layout.tiles().count()));
+  for (std::int64_t b = 0; b < batches; ++b) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t t = 0; t < layout.tiles().count(); ++t) {
+        const auto runs = layout.runs(b, h, t);
+        std::int64_t keys = 0;
+        for (const layout::Run& run : runs) keys += run.length();
+        Tile tile;
+        if (!runs.empty()) tile = {0, runs.front().begin(), runs.back().end()};
+        // Reading queries and writing results is worth a few keys.
+        tile.cost = static_cast<double>(keys + 8);
+        tiles.push_back(tile);
+      }
+    }
+  }
+  return tiles;
+}
+
+std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
+  return (layout.tiles().height() + most_queries - 1) / most_queries;
+}
+
+}  // namespace
+
+Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_t most_queries,
+               std::int64_t key_head, std::int64_t entry) {
+  const std::int64_t parts = parts_of(layout, most_queries);
+  const std::int64_t per_head = layout.tiles().count() * parts;
+  const std::int64_t tile = entry % per_head / parts;
+  const std::int64_t first = entry % parts * most_queries;
+  return {.head = key_head * (layout.extent().heads / key_heads) + entry / per_head,
+          .tile = tile,
+          .first_query = first,
+          .queries = std::clamp<std::int64_t>(layout.tiles().size(tile) - first, 0, most_queries)};
+}
+
+Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) {
+  const layout::Extent& extent = layout.extent();
+  const std::int64_t tile_count = layout.tiles().count();
+  Schedule result;
+  if (options.key_heads == 0) return result;
+  const std::vector<Tile> tiles = measure(layout);
+  const std::int64_t group = extent.heads / options.key_heads;
+  const auto tile_of = [&](std::int64_t b, std::int64_t head, std::int64_t t) -> const Tile& {
+    const std::int64_t heads = layout.per_head() ? extent.heads : 1;
+    const std::int64_t at = ((layout.per_batch() ? b : 0) * heads + (layout.per_head() ? head : 0)) * tile_count + t;
+    return tiles[static_cast<std::size_t>(at)];
+  };
+
+  double total = 0;
+  for (std::int64_t b = 0; b < extent.batch; ++b) {
+    for (std::int64_t key_head = 0; key_head < options.key_heads; ++key_head) {
+      const std::int64_t entries = group * tile_count * parts_of(layout, options.most_queries);
+      for (std::int64_t first = 0; first < entries; first += options.tiles_per_group) {
+        Task task{.b = b, .key_head = key_head, .first = first};
+        task.count = std::min<std::int64_t>(options.tiles_per_group, entries - first);
+        std::int64_t begin = extent.keys;
+        std::int64_t end = 0;
+        for (std::int64_t e = first; e < first + task.count; ++e) {
+          const Entry entry = entry_of(layout, options.key_heads, options.most_queries, key_head, e);
+          const Tile& tile = tile_of(b, entry.head, entry.tile);
+          if (entry.queries > 0) task.cost += tile.cost * options.weights.of(entry.queries);
+          if (tile.end == 0) continue;
+          begin = std::min(begin, tile.begin);
+          end = std::max(end, tile.end);
+        }
+        if (begin < end) {
+          task.chunk_begin = begin / options.chunk;
+          task.chunk_end = (end - 1) / options.chunk + 1;
+        }
+        total += task.cost;
+        result.tasks.push_back(task);
+      }
+    }
+  }
+
+  if (options.threads > 1) {
+    const double longest = total / (options.threads * pieces_per_thread);
+    std::vector<Task> pieces;
+    for (const Task& task : result.tasks) {
+      const std::int64_t chunks = task.chunk_end - task.chunk_begin;
+      const auto wanted = static_cast<std::int64_t>(std::ceil(task.cost / longest));
+      const std::int64_t number = std::min(wanted, chunks);
+      if (number <= 1) {
+        pieces.push_back(task);
+        continue;
+      }
+      const auto cut = static_cast<std::int64_t>(result.cuts.size());
+      result.cuts.push_back({task.chunk_begin, task.chunk_end, number, task.count});
+      for (std::int64_t i = 0; i < number; ++i) {
+        Task piece = task;
+        piece.chunk_begin = task.chunk_begin + chunks * i / number;
+        piece.chunk_end = task.chunk_begin + chunks * (i + 1) / number;
+        piece.cost = task.cost * static_cast<double>(piece.chunk_end - piece.chunk_begin) / static_cast<double>(chunks);
+        piece.cut = cut;
+        pieces.push_back(piece);
+      }
+    }
+    result.tasks = std::move(pieces);
+    std::ranges::stable_sort(result.tasks, std::ranges::greater{}, &Task::cost);
+  }
+  return result;
+}
+
+}  // namespace treadle::plan
