@@ -1,20 +1,21 @@
 // A mod's graph as code: one tile of queries in the lanes, one key at a time.
 //
-//   ModEmitter mask(build, graph, {.facts = facts, .real = DType::f64, .words = words, .vectors = 3});
-//   mask.head(b, h);                          // once: what depends on b and h alone, scalar
-//   mask.queries(q, active);                  // once: what depends on q, a value per vector of the tile
-//   mask.stage(keys, count, scratch);         // once per block of keys: reads that run along kv
-//   build.loop(... i ...) {
+//   ModEmitter mask(build, graph, {.facts = facts, .real = DType::f64, .words = words, .vectors =
+//   3}); mask.head(b, h);                          // once: what depends on b and h alone, scalar
+//   mask.queries(q, active);                  // once: what depends on q, a value per vector of the
+//   tile mask.stage(keys, count, most, scratch);   // once per block of keys: reads that run along
+//   kv build.loop(... i ...) {
 //     mask.key(kv, i);                        // per key: what depends on kv alone, scalar
 //     for (int v = 0; v < 3; ++v) mask.pair(v, score)    // the rest, one vector at a time
 //   }
 //
-// So a value is computed as seldom as what it depends on allows, and as a scalar as long as no lane differs.
-// Captured reads become a broadcast (index without q), a vector load (index q + ..., consecutive lanes), a
-// transposed tile (index [q, kv], elements along kv side by side) or a gather.
+// So a value is computed as seldom as what it depends on allows, and as a scalar as long as no lane
+// differs. Captured reads become a broadcast (index without q), a vector load (index q + ... or ...
+// - q, consecutive lanes), a transposed tile (index [q, kv], elements along kv side by side) or a
+// gather (read_form.h). Emitting may begin new basic blocks; the builder is left in the last one.
 //
-// With facts.checked every index is clamped into its buffer and values carry poison by the interpreter's
-// three-valued rules; without, nothing is checked and nothing is poisoned.
+// With facts.checked every index is clamped into its buffer and values carry poison by the
+// interpreter's three-valued rules; without, nothing is checked and nothing is poisoned.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@
 
 namespace treadle::emit {
 
-// Where a graph's captures are, as the kernel gets it: for each slot, in order, 1 + 2 * rank words of 8 bytes:
-// the address of element 0, then the sizes, then the strides in elements.
+// Where a graph's captures are, as the kernel gets it: for each slot, in order, 1 + 2 * rank words
+// of 8 bytes: the address of element 0, then the sizes, then the strides in elements.
 std::int64_t capture_words(const ir::Graph& graph);
 
 struct ModOptions {
@@ -43,13 +44,15 @@ class ModEmitter {
   ModEmitter(Builder& build, const ir::Graph& graph, const ModOptions& options);
   ~ModEmitter();
 
-  // b, h and kv are i32, q one <lanes x i32> per vector of the tile. Lanes beyond the tile's queries repeat its last
-  // query, and are false in `active` (<lanes x i1>): there nothing is read that the last query does not read.
+  // b, h and kv are i32, q one <lanes x i32> per vector of the tile. Lanes beyond the tile's
+  // queries repeat its last query, and are false in `active` (<lanes x i1>): there nothing is read
+  // that the last query does not read.
   void head(Value* b, Value* h);
   void queries(const Values& q, const Values& active);
 
-  // Reads along kv, kept in scratch for a block of keys: `staged()` arrays of [keys][vectors * lanes] elements of 8 bytes at most.
-  // `keys` is an array of i32, `count` (i64) of them, at most `most`.
+  // Reads along kv, kept in scratch for a block of keys: `staged()` arrays of [most][vectors *
+  // lanes] elements, 8 bytes for each. `keys` is an array of i32 that ascend, `count` (i64) of
+  // them, at most `most`. Only unchecked mods have such reads.
   [[nodiscard]] int staged() const;
   void stage(Value* keys, Value* count, std::int64_t most, Value* scratch);
 
@@ -63,8 +66,9 @@ class ModEmitter {
   // One per output of the graph. Inputs that the graph does not use may be null.
   std::vector<Result> pair(int vector, Value* score, Value* grad = nullptr);
 
- private:
   struct State;
+
+ private:
   std::unique_ptr<State> state_;
 };
 

@@ -1,0 +1,70 @@
+// The operations of ops.def on LLVM values, with the meaning that ir/interpret.cpp gives them.
+//
+//   Arithmetic does(build, facts, DType::f32);
+//   Result sum = does.apply(graph, id, {a, b});     // id is an add
+//
+// Operands may be scalars or vectors of build.lanes(); the result is a vector if one of them is.
+// Integers are i32 if every one of the graph fits (facts.narrow), else i64. With facts.checked
+// poison is carried along.
+#pragma once
+
+#include <span>
+
+#include "emit/llvm/mod.h"
+#include "ir/graph.h"
+
+namespace treadle::emit {
+
+class Arithmetic {
+ public:
+  using Result = ModEmitter::Result;
+
+  Arithmetic(Builder& build, const plan::ModFacts& facts, DType real)
+      : build_(build), narrow_(facts.narrow), checked_(facts.checked), real_(real) {}
+
+  [[nodiscard]] Builder& build() { return build_; }
+  [[nodiscard]] bool checked() const { return checked_; }
+  [[nodiscard]] bool narrow() const { return narrow_; }
+
+  // The types of scalars.
+  [[nodiscard]] llvm::Type* real() {
+    return real_ == DType::f64 ? build_.getDoubleTy() : build_.getFloatTy();
+  }
+  [[nodiscard]] llvm::IntegerType* integer() {
+    return narrow_ ? build_.getInt32Ty() : build_.getInt64Ty();
+  }
+
+  Value* constant(const ir::Node& node);
+  // An i32 as the graph's integer, any float as the graph's float.
+  Value* from_index(Value* value);
+  Value* from_real(Value* value);
+
+  // Anything but inputs, constants and loads.
+  Result apply(const ir::Graph& graph, ir::NodeId id, std::span<const Result> operands);
+
+  // Poison of either; null is none.
+  Value* either(Value* a, Value* b);
+
+ private:
+  // The operands are all scalars or all vectors.
+  Value* value(const ir::Node& node, ir::Type from, const Values& in);
+  Value* poison(const ir::Node& node, std::span<const Result> in);
+
+  Value* smaller(Value* a, Value* b);
+  Value* larger(Value* a, Value* b);
+  Value* sign(Value* a);
+  Value* floor_divide(Value* a, Value* b, bool rest);
+  Value* shift(ir::Op op, Value* a, Value* by);
+  Value* to_integer(Value* a);
+
+  // A type as wide as `like`: itself, or a vector.
+  llvm::Type* shaped(llvm::Type* type, Value* like);
+  // If one is a vector, all become vectors.
+  void level(Values& values);
+
+  Builder& build_;
+  bool narrow_, checked_;
+  DType real_;
+};
+
+}  // namespace treadle::emit

@@ -1,0 +1,207 @@
+#include "emit/llvm/captures.h"
+
+#include <llvm/IR/Module.h>
+
+#include <array>
+
+#include "emit/llvm/convert.h"
+
+namespace treadle::emit {
+namespace {
+
+// No kernel writes to a captured buffer: a read may be made earlier, or once for several.
+Value* invariant(Builder& build, Value* load) {
+  auto* instruction = llvm::cast<llvm::Instruction>(load);
+  instruction->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                           llvm::MDNode::get(build.getContext(), {}));
+  return load;
+}
+
+}  // namespace
+
+std::int64_t capture_words(const ir::Graph& graph) {
+  std::int64_t words = 0;
+  for (const ir::Slot& slot : graph.slots()) words += 1 + 2 * slot.rank;
+  return words;
+}
+
+Captures::Captures(Arithmetic& does, const ir::Graph& graph, const plan::ModFacts& facts)
+    : does_(does), build_(does.build()), graph_(graph), facts_(facts) {}
+
+void Captures::bind(Value* words) {
+  buffers_.clear();
+  std::int64_t word = 0;
+  const auto next = [&](llvm::Type* type) {
+    Value* address = build_.element(build_.getInt64Ty(), words, build_.index(word++));
+    return invariant(build_, build_.CreateAlignedLoad(type, address, llvm::Align(8)));
+  };
+  for (std::size_t slot = 0; slot < graph_.slots().size(); ++slot) {
+    const int rank = graph_.slots()[slot].rank;
+    Buffer& buffer = buffers_.emplace_back();
+    buffer.dtype = graph_.slots()[slot].dtype;
+    buffer.data = next(build_.getPtrTy());
+    for (int axis = 0; axis < rank; ++axis) {
+      Value* size = next(build_.getInt64Ty());
+      if (does_.narrow()) {
+        // An index of 32 bits lies inside a longer buffer if it is not negative.
+        Value* longest = build_.index(std::int64_t{1} << 31);
+        size = build_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, size, longest);
+        size = build_.CreateTrunc(size, build_.getInt32Ty());
+      }
+      buffer.sizes.push_back(size);
+    }
+    for (int axis = 0; axis < rank; ++axis) buffer.strides.push_back(next(build_.getInt64Ty()));
+    if (rank > 0 && slot < facts_.unit_stride.size() && facts_.unit_stride[slot]) {
+      buffer.strides.back() = build_.index(1);
+    }
+  }
+}
+
+Value* Captures::address(std::int32_t slot, const Indices& indices) {
+  const Buffer& from = buffer(slot);
+  const auto add = [&](Value* a, Value* b) -> Value* {
+    if (a == nullptr) return b;
+    if (a->getType() == b->getType()) return build_.CreateAdd(a, b);
+    return build_.CreateAdd(build_.splat(a), build_.splat(b));
+  };
+  std::array<Value*, 4> sums{};  // by level
+  for (std::size_t axis = 0; axis < indices.size(); ++axis) {
+    Value* index = indices[axis].at.value;
+    Value* stride = from.strides[axis];
+    const bool vector = index->getType()->isVectorTy();
+    llvm::Type* wide = build_.getInt64Ty();
+    index = build_.CreateSExt(index, vector ? build_.vector(wide) : wide);
+    Value*& sum = sums[static_cast<std::size_t>(indices[axis].level)];
+    sum = add(sum, build_.CreateMul(index, vector ? build_.splat(stride) : stride));
+  }
+  Value* offset = nullptr;
+  for (Value* sum : sums) {
+    if (sum != nullptr) offset = add(offset, sum);
+  }
+  return offset == nullptr ? from.data : build_.CreateGEP(element(slot), from.data, offset);
+}
+
+Value* Captures::inside(const Buffer& buffer, const Indices& indices) {
+  Value* all = build_.getTrue();
+  for (std::size_t axis = 0; axis < indices.size(); ++axis) {
+    Value* index = indices[axis].at.value;
+    Value* size = buffer.sizes[axis];
+    if (index->getType()->isVectorTy()) size = build_.splat(size);
+    Value* here = build_.CreateICmpULT(index, size);  // also refuses negative ones
+    if (here->getType() != all->getType()) {
+      here = build_.splat(here);
+      all = build_.splat(all);
+    }
+    all = build_.CreateAnd(all, here);
+  }
+  return all;
+}
+
+Value* Captures::element_of_nothing() {
+  constexpr const char* name = "treadle.nothing";
+  llvm::Module* module = build_.GetInsertBlock()->getModule();
+  llvm::Type* type = build_.getInt64Ty();
+  if (llvm::GlobalVariable* known = module->getGlobalVariable(name, true)) return known;
+  return new llvm::GlobalVariable(*module, type, true, llvm::GlobalValue::PrivateLinkage,
+                                  build_.getInt64(0), name);
+}
+
+Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
+  Value* where = address(slot, indices);
+  Value* poison = nullptr;
+  if (does_.checked() && !indices.empty()) {
+    Value* good = inside(buffer(slot), indices);
+    Value* nothing = element_of_nothing();
+    if (where->getType()->isVectorTy()) {
+      nothing = build_.splat(nothing);
+      good = build_.splat(good);
+    }
+    where = build_.CreateSelect(good, where, nothing);
+    poison = build_.CreateNot(good);
+    for (const Index& index : indices) poison = does_.either(poison, index.at.poison);
+  }
+  llvm::Type* type = element(slot);
+  const llvm::Align align(type->getScalarSizeInBits() / 8);
+  Value* raw = where->getType()->isVectorTy()
+                   ? build_.CreateMaskedGather(build_.vector(type), where, align)
+                   : invariant(build_, build_.load(type, where));
+  return {.value = convert(slot, raw), .poison = poison};
+}
+
+Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Value* full,
+                            bool backwards) {
+  llvm::Type* type = element(slot);
+  llvm::Type* vector = build_.vector(type);
+  const unsigned bytes = type->getScalarSizeInBits() / 8;
+  if (backwards) {
+    first = build_.CreateGEP(type, first, build_.index(1 - build_.lanes()));
+    active = build_.CreateVectorReverse(active);
+  }
+  const auto masked = [&] {
+    return build_.CreateMaskedLoad(vector, first, llvm::Align(bytes), active,
+                                   llvm::Constant::getNullValue(vector));
+  };
+  // Without such an instruction a masked load is a branch per lane, which only the last tile should
+  // pay for.
+  const plan::Target& target = build_.target();
+  const bool has_masked = target.scale || (target.vector_bytes >= 32 && bytes >= 4);
+  Value* raw;
+  if (has_masked) {
+    raw = masked();
+  } else {
+    llvm::Function* function = build_.GetInsertBlock()->getParent();
+    auto* whole = llvm::BasicBlock::Create(build_.getContext(), "whole", function);
+    auto* partly = llvm::BasicBlock::Create(build_.getContext(), "partly", function);
+    auto* after = llvm::BasicBlock::Create(build_.getContext(), "after", function);
+    build_.CreateCondBr(full, whole, partly);
+    build_.SetInsertPoint(whole);
+    Value* of_whole = invariant(build_, build_.load(vector, first));
+    build_.CreateBr(after);
+    build_.SetInsertPoint(partly);
+    Value* of_part = masked();
+    build_.CreateBr(after);
+    build_.SetInsertPoint(after);
+    llvm::PHINode* either = build_.CreatePHI(vector, 2);
+    either->addIncoming(of_whole, whole);
+    either->addIncoming(of_part, partly);
+    raw = either;
+  }
+  return convert(slot, backwards ? build_.CreateVectorReverse(raw) : raw);
+}
+
+llvm::Type* Captures::element(std::int32_t slot) {
+  switch (buffer(slot).dtype) {
+    case DType::f64:
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16: return stored_type(build_, buffer(slot).dtype);
+    case DType::i64: return build_.getInt64Ty();
+    case DType::i32: return build_.getInt32Ty();
+    case DType::i16: return build_.getInt16Ty();
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean: break;
+  }
+  return build_.getInt8Ty();
+}
+
+Value* Captures::convert(std::int32_t slot, Value* raw) {
+  const DType dtype = buffer(slot).dtype;
+  llvm::Type* integer = does_.integer();
+  if (raw->getType()->isVectorTy()) integer = build_.vector(integer);
+  switch (dtype) {
+    case DType::f64:
+    case DType::f32:
+    case DType::bf16:
+    case DType::f16: return does_.from_real(from_stored(build_, raw, dtype, DType::f32));
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::i8: return build_.CreateSExtOrTrunc(raw, integer);
+    case DType::u8: return build_.CreateZExt(raw, integer);
+    case DType::boolean: break;
+  }
+  return build_.CreateIsNotNull(raw);
+}
+
+}  // namespace treadle::emit

@@ -1,0 +1,109 @@
+#include "emit/llvm/math.h"
+
+#include <fmt/format.h>
+#include <llvm/Analysis/VectorUtils.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "emit/llvm/math_inline.h"
+
+namespace treadle::emit {
+namespace {
+
+using ir::Op;
+
+llvm::FixedVectorType* vector_type(Value* value) {
+  return llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+}
+
+// A function of the C library or of libmvec: it has no effect but its result.
+Value* call(Builder& build, const std::string& name, llvm::ArrayRef<Value*> operands) {
+  llvm::Type* type = operands[0]->getType();
+  const llvm::SmallVector<llvm::Type*> types(operands.size(), type);
+  llvm::Module* module = build.GetInsertBlock()->getModule();
+  llvm::FunctionCallee callee =
+      module->getOrInsertFunction(name, llvm::FunctionType::get(type, types, false));
+  auto* function = llvm::cast<llvm::Function>(callee.getCallee());
+  function->setDoesNotThrow();
+  function->setDoesNotAccessMemory();
+  function->setWillReturn();
+  return build.CreateCall(callee, operands);
+}
+
+// "tanhf" of a float, "tanh" of a double.
+std::string name_in_c(Op op, llvm::Type* type) {
+  return fmt::format("{}{}", ir::info(op).text, type->getScalarType()->isFloatTy() ? "f" : "");
+}
+
+// Bytes of the vectors that libmvec takes: those of the processor, whatever the width of the
+// kernel's.
+unsigned register_bytes(const plan::Target& target) {
+  if (target.scale) return 64;  // AVX-512
+  return static_cast<unsigned>(std::min(target.vector_bytes, 32));
+}
+
+Value* each_lane(Builder& build, Op op, const Values& operands) {
+  Value* result = llvm::PoisonValue::get(operands[0]->getType());
+  const std::string name = name_in_c(op, operands[0]->getType());
+  for (unsigned lane = 0; lane < vector_type(operands[0])->getNumElements(); ++lane) {
+    Values scalars;
+    for (Value* operand : operands) scalars.push_back(build.CreateExtractElement(operand, lane));
+    result = build.CreateInsertElement(result, call(build, name, scalars), lane);
+  }
+  return result;
+}
+
+// In pieces of a register: _ZGVdN8v_tanhf takes 8 floats, _ZGVdN4vv_pow two times 4 doubles.
+Value* with_libmvec(Builder& build, Op op, const Values& operands) {
+  llvm::FixedVectorType* type = vector_type(operands[0]);
+  const unsigned lanes = type->getNumElements();
+  const unsigned size = type->getScalarSizeInBits() / 8;
+  const unsigned bytes = std::min(register_bytes(build.target()), lanes * size);
+  const unsigned piece = bytes / size;
+  const std::string name =
+      fmt::format("_ZGV{}N{}{}_{}", bytes == 64 ? 'e' : (bytes == 32 ? 'd' : 'b'), piece,
+                  operands.size() == 2 ? "vv" : "v", name_in_c(op, type));
+  llvm::SmallVector<Value*> results;
+  for (unsigned begin = 0; begin < lanes; begin += piece) {
+    llvm::SmallVector<int> part(piece);
+    std::iota(part.begin(), part.end(), static_cast<int>(begin));
+    Values parts;
+    for (Value* operand : operands) {
+      parts.push_back(piece == lanes ? operand : build.CreateShuffleVector(operand, part));
+    }
+    results.push_back(call(build, name, parts));
+  }
+  return llvm::concatenateVectors(build, results);
+}
+
+bool is_inline(Op op) { return op == Op::exp2 || op == Op::exp || op == Op::tanh; }
+
+Value* in_line(Builder& build, Op op, Value* x) {
+  if (op == Op::exp2) return inline_exp2(build, x);
+  return op == Op::exp ? inline_exp(build, x) : inline_tanh(build, x);
+}
+
+// 1 / (1 + exp(-x)) without its overflow: left of 0 as e / (1 + e), where e = exp(x) may be tiny.
+Value* sigmoid(Builder& build, Value* x) {
+  llvm::Type* type = x->getType();
+  Value* one = llvm::ConstantFP::get(type, 1.0);
+  Value* minus = build.CreateFNeg(build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
+  Value* e = emit_math(build, Op::exp, {minus});
+  Value* left = build.CreateFCmpOLT(x, llvm::ConstantFP::get(type, 0.0));
+  return build.CreateFDiv(build.CreateSelect(left, e, one), build.CreateFAdd(one, e));
+}
+
+}  // namespace
+
+Value* emit_math(Builder& build, Op op, const Values& operands) {
+  if (op == Op::sigmoid) return sigmoid(build, operands[0]);
+  llvm::Type* type = operands[0]->getType();
+  if (!type->isVectorTy()) return call(build, name_in_c(op, type), operands);
+  if (is_inline(op) && type->getScalarType()->isFloatTy()) return in_line(build, op, operands[0]);
+  const bool fills_register = type->getPrimitiveSizeInBits() >= 128;
+  return build.target().libmvec && fills_register ? with_libmvec(build, op, operands)
+                                                  : each_lane(build, op, operands);
+}
+
+}  // namespace treadle::emit

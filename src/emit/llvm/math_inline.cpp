@@ -1,0 +1,110 @@
+#include "emit/llvm/math_inline.h"
+
+#include <llvm/IR/IntrinsicsX86.h>
+
+#include <span>
+
+namespace treadle::emit {
+namespace {
+
+llvm::Constant* number(Value* like, double value) {
+  return llvm::ConstantFP::get(like->getType(), value);
+}
+
+// c0 + c1 x + c2 x^2 + ...
+Value* polynomial(Builder& build, Value* x, std::span<const double> coefficients) {
+  Value* sum = number(x, coefficients.back());
+  for (auto c = coefficients.rbegin() + 1; c != coefficients.rend(); ++c) {
+    sum = build.fma(sum, x, number(x, *c));
+  }
+  return sum;
+}
+
+// Keeps a NaN.
+Value* clamp(Builder& build, Value* x, double low, double high) {
+  x = build.larger(number(x, low), x);
+  return build.CreateSelect(build.CreateFCmpOLT(number(x, high), x), number(x, high), x);
+}
+
+// Added to a number below 2^22 this rounds it to an integer, which then stands in the lowest bits.
+constexpr double magic = 0x1.8p23;
+
+struct Rounded {
+  Value* integer;  // as i32
+  Value* real;
+};
+
+Rounded after_magic(Builder& build, Value* sum) {
+  llvm::Type* integers = build.vector(build.getInt32Ty());
+  Value* shift = number(sum, magic);
+  return {.integer = build.CreateSub(build.CreateBitCast(sum, integers),
+                                     build.CreateBitCast(shift, integers)),
+          .real = build.CreateFSub(sum, shift)};
+}
+
+// x * 2^n for n in -252 .. 254, with one rounding.
+Value* scale(Builder& build, Value* x, const Rounded& n) {
+  const plan::Target& target = build.target();
+  if (target.scale && target.vector_bytes == 64 && build.lanes() == 16) {
+    return build.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+                                 {x, n.real, x, build.getInt16(0xffff), build.getInt32(4)});
+  }
+  // 2^n itself may be too large or too small where x * 2^n is not: in two steps.
+  llvm::Type* integers = n.integer->getType();
+  const auto power = [&](Value* exponent) {
+    Value* biased = build.CreateAdd(exponent, llvm::ConstantInt::get(integers, 127));
+    return build.CreateBitCast(build.CreateShl(biased, 23), x->getType());
+  };
+  Value* half = build.CreateAShr(n.integer, 1);
+  Value* other = build.CreateSub(n.integer, half);
+  return build.CreateFMul(build.CreateFMul(x, power(half)), power(other));
+}
+
+}  // namespace
+
+// 2^x = 2^n * 2^(x - n).
+Value* inline_exp2(Builder& build, Value* x) {
+  static constexpr double c[]{1.0,           0x1.62e430p-1,  0x1.ebfbdap-3, 0x1.c6aed4p-5,
+                              0x1.3b2dbcp-7, 0x1.5f456ap-10, 0x1.41d334p-13};
+  x = clamp(build, x, -150, 128);
+  const Rounded n = after_magic(build, build.CreateFAdd(x, number(x, magic)));
+  return scale(build, polynomial(build, build.CreateFSub(x, n.real), c), n);
+}
+
+// e^x = 2^n * e^(x - n ln 2).
+Value* inline_exp(Builder& build, Value* x) {
+  // ln 2 in two parts: the first has so few bits that n times it is exact.
+  constexpr double ln2_high = 0x1.63p-1, ln2_low = -0x1.bd0106p-13;
+  static constexpr double c[]{1.0, 1.0, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720};
+  x = clamp(build, x, -104, 89);
+  const Rounded n = after_magic(build, build.fma(x, number(x, 0x1.715476p0), number(x, magic)));
+  Value* rest = build.fma(n.real, number(x, -ln2_high), x);
+  rest = build.fma(n.real, number(x, -ln2_low), rest);
+  return scale(build, polynomial(build, rest, c), n);
+}
+
+// tanh |x| = -t / (2 + t) with t = e^(-2 |x|) - 1 = 2^n (2^f - 1) + (2^n - 1), which cancels
+// nowhere; 2^f - 1 has no constant term, so that tiny x stay exact enough.
+Value* inline_tanh(Builder& build, Value* x) {
+  static constexpr double c[]{0x1.62e430p-1, 0x1.ebfbdap-3,  0x1.c6af6ep-5,
+                              0x1.3b2ba0p-7, 0x1.5f07b4p-10, 0x1.4308f0p-13};
+  constexpr double largest = 9.02;             // from here on the nearest float is 1
+  constexpr double minus_two = -0x1.715476p1;  // in powers of two
+  llvm::Type* integers = build.vector(build.getInt32Ty());
+  const auto bits = [&](std::uint32_t value) { return llvm::ConstantInt::get(integers, value); };
+
+  Value* size = build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  Value* top = number(x, largest);
+  size = build.CreateSelect(build.CreateFCmpOLT(top, size), top, size);  // keeps a NaN
+  Value* sum = build.fma(size, number(x, minus_two), number(x, magic));
+  Value* n = build.CreateFSub(sum, number(x, magic));
+  Value* f = build.fma(size, number(x, minus_two), build.CreateFNeg(n));
+  Value* power = build.CreateFMul(polynomial(build, f, c), f);
+  Value* shifted = build.CreateShl(build.CreateBitCast(sum, integers), 23);
+  Value* scale = build.CreateBitCast(build.CreateAdd(shifted, bits(0x3f800000)), x->getType());
+  Value* t = build.fma(scale, power, build.CreateFSub(scale, number(x, 1)));
+  Value* ratio = build.CreateFDiv(t, build.CreateFSub(number(x, -2), t));
+  return build.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, ratio, x);
+}
+
+}  // namespace treadle::emit
