@@ -26,6 +26,7 @@
 #include "treadle/api.h"
 #include "treadle/capture.h"
 #include "treadle/executor.h"
+#include "treadle/layout.h"
 #include "treadle/mod.h"
 #include "treadle/tensor.h"
 #include "treadle/view.h"
@@ -33,6 +34,7 @@
 namespace treadle {
 
 enum class Backend : std::uint8_t {
+  cpu,        // kernels compiled for this machine
   reference,  // dense, slow, exact: the definition
 };
 
@@ -42,7 +44,8 @@ struct Options {
   std::optional<double> scale;         // 1 / sqrt(dim)
   bool lse = false, max = false;       // outputs wanted besides out; backward needs lse
   std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
-  Backend backend = Backend::reference;
+  Backend backend = Backend::cpu;
+  std::string target;  // "haswell", ...: code for an older processor than this one is
 };
 
 struct Inputs {
@@ -53,6 +56,7 @@ struct Inputs {
 struct Call {
   std::vector<Capture> captures;  // bound instead of those that were given when compiled, by name
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
+  Layout layout;                       // worked out for the call
 };
 
 struct Forward {
@@ -132,6 +136,11 @@ class TREADLE_API Attention {
   void backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved,
                      const ConstView& dout, const std::optional<ConstView>& dlse = std::nullopt,
                      const Call& call = {}) const;
+
+  // The part of a call that depends on lengths and on what the mask's captures hold. Touches only the captures.
+  [[nodiscard]] Layout layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
+                              const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const Inputs& inputs, const Call& call = {}) const;
 
   // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches
   // no data.

@@ -29,38 +29,85 @@ std::vector<ConstView> memory_of(std::span<const ir::Slot> slots,
   return memory;
 }
 
+double scale_of(const Attention::Compiled& compiled, std::int64_t dim) {
+  return compiled.scale.value_or(1.0 / std::sqrt(static_cast<double>(dim)));
+}
+
 reference::Problem problem_of(const Attention::Compiled& compiled, const Inputs& inputs,
                               const std::vector<Capture>& bound) {
   return {.q = inputs.q,
           .k = inputs.k,
           .v = inputs.v,
-          .scale = compiled.scale.value_or(1.0 / std::sqrt(static_cast<double>(inputs.q.size(3)))),
+          .scale = scale_of(compiled, inputs.q.size(3)),
           .score_mod = {compiled.score_mod, memory_of(compiled.score_mod.slots(), bound)},
           .mask = {compiled.mask, memory_of(compiled.mask.slots(), bound)}};
 }
 
 std::shared_ptr<Executor> executor_of(const Call& call) {
-  return call.executor ? call.executor : tbb_executor();
+  return call.executor ? call.executor : api::default_executor();
 }
 
-Shapes shapes_of(std::string_view call, const TensorSpec& q, const TensorSpec& k,
+api::Bindings bindings_of(const Attention::Compiled& compiled, const std::vector<Capture>& bound) {
+  return {.score_mod = memory_of(compiled.score_mod.slots(), bound),
+          .score = memory_of(compiled.cpu->score().graph.slots(), bound),
+          .mask = memory_of(compiled.mask.slots(), bound)};
+}
+
+void check_layout(std::string_view call, const Attention::Compiled& compiled, const Extents& e,
+                  const Layout& layout) {
+  if (layout.empty()) return;
+  if (compiled.backend != Backend::cpu)
+    base::fail("{}: a layout is given, which the reference has no use for", call);
+  const layout::Extent& made = layout.held()->layout.extent();
+  const layout::Extent wanted{e.batch, e.heads, e.queries, e.keys};
+  if (made != wanted) {
+    base::fail(
+        "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch {}, {} heads, {} "
+        "queries and {} keys; they must be equal",
+        call, made.batch, made.heads, made.queries, made.keys, e.batch, e.heads, e.queries, e.keys);
+  }
+  if (layout.held()->mask != compiled.mask.hash())
+    base::fail("{}: the layout was made for another mask; Attention::layout makes the one it needs", call);
+}
+
+Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, const TensorSpec& q, const TensorSpec& k,
                  const TensorSpec& v) {
   const Extents e = api::check_inputs(call, q, k, v);
   const DType compute = reference::compute_type(q.dtype, k.dtype, v.dtype);
   const TensorSpec row(compute, {e.batch, e.heads, e.queries});
   const std::int64_t scratch = reference::scratch_bytes(compute, e.keys, e.dim, e.value_dim);
+  const std::int64_t forward_scratch =
+      compiled.backend == Backend::cpu ? compiled.cpu->scratch_bytes(compute, e.dim, e.value_dim) : scratch;
   return {.out = {q.dtype, {e.batch, e.heads, e.queries, e.value_dim}},
           .lse = row,
           .max = row,
           .dq = {q.dtype, q.shape},
           .dk = {k.dtype, k.shape},
           .dv = {v.dtype, v.shape},
-          .forward_scratch = scratch,
+          .forward_scratch = forward_scratch,
           .backward_scratch = scratch};
 }
 
-Shapes shapes_of(std::string_view call, const Inputs& inputs) {
-  return shapes_of(call, api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v));
+Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, const Inputs& inputs) {
+  return shapes_of(compiled, call, api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v));
+}
+
+void run_forward(const Attention::Compiled& compiled, const ForwardViews& results, const Inputs& inputs,
+                 const Call& call) {
+  const Extents e = api::check_inputs("forward", api::spec_of(inputs.q), api::spec_of(inputs.k),
+                                      api::spec_of(inputs.v));
+  check_layout("forward", compiled, e, call.layout);
+  const std::vector<Capture> bound = api::bind("forward", compiled.captures, call.captures);
+  if (compiled.backend == Backend::cpu) {
+    compiled.cpu->forward(inputs, scale_of(compiled, e.dim), bindings_of(compiled, bound), call.layout, results,
+                          *executor_of(call));
+    return;
+  }
+  const reference::Forward done =
+      reference::forward(problem_of(compiled, inputs, bound), *executor_of(call));
+  base::copy(results.out, done.out);
+  if (results.lse) base::copy(*results.lse, done.lse);
+  if (results.max) base::copy(*results.max, done.max);
 }
 
 // Each line on its own, by two columns to the right.
@@ -80,17 +127,24 @@ const Tensor& Backward::of(std::string_view name) const {
 }
 
 Forward Attention::forward(const Inputs& inputs, const Call& call) const {
-  shapes_of("forward", inputs);  // checks them
-  const std::vector<Capture> bound = api::bind("forward", compiled_->captures, call.captures);
-  reference::Forward done =
-      reference::forward(problem_of(*compiled_, inputs, bound), *executor_of(call));
-  return {std::move(done.out), compiled_->lse ? std::move(done.lse) : Tensor(),
-          compiled_->max ? std::move(done.max) : Tensor()};
+  const Shapes shapes = shapes_of(*compiled_, "forward", inputs);
+  Forward result{Tensor(shapes.out.dtype, shapes.out.shape), Tensor(), Tensor()};
+  ForwardViews views{result.out.view(), std::nullopt, std::nullopt};
+  if (compiled_->lse) {
+    result.lse = Tensor(shapes.lse.dtype, shapes.lse.shape);
+    views.lse = result.lse;
+  }
+  if (compiled_->max) {
+    result.max = Tensor(shapes.max.dtype, shapes.max.shape);
+    views.max = result.max;
+  }
+  run_forward(*compiled_, views, inputs, call);
+  return result;
 }
 
 void Attention::forward_into(const ForwardViews& results, const Inputs& inputs,
                              const Call& call) const {
-  const Shapes shapes = shapes_of("forward", inputs);
+  const Shapes shapes = shapes_of(*compiled_, "forward", inputs);
   api::check_result("forward", "out", results.out, shapes.out);
   if (results.lse.has_value() != compiled_->lse) {
     base::fail(
@@ -104,15 +158,27 @@ void Attention::forward_into(const ForwardViews& results, const Inputs& inputs,
   }
   if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
   if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
-  const Forward done = forward(inputs, call);
-  base::copy(results.out, done.out);
-  if (results.lse) base::copy(*results.lse, done.lse);
-  if (results.max) base::copy(*results.max, done.max);
+  run_forward(*compiled_, results, inputs, call);
+}
+
+Layout Attention::layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
+                         const Call& call) const {
+  const Extents e = api::check_inputs("layout", q, k, v);
+  if (compiled_->backend != Backend::cpu)
+    base::fail("layout: the reference has no use for a layout; Backend::cpu has");
+  const std::vector<Capture> bound = api::bind("layout", compiled_->captures, call.captures);
+  return compiled_->cpu->make_layout({e.batch, e.heads, e.queries, e.keys},
+                                     reference::compute_type(q.dtype, k.dtype, v.dtype),
+                                     bindings_of(*compiled_, bound), *executor_of(call));
+}
+
+Layout Attention::layout(const Inputs& inputs, const Call& call) const {
+  return layout(api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v), call);
 }
 
 Backward Attention::backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                              const std::optional<ConstView>& dlse, const Call& call) const {
-  const Shapes shapes = shapes_of("backward", inputs);
+  const Shapes shapes = shapes_of(*compiled_, "backward", inputs);
   api::check_tensor("backward", "out", saved.out, shapes.out);
   if (saved.lse.shape() == Dims{0}) {
     base::fail(
@@ -147,7 +213,7 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
 void Attention::backward_into(const BackwardViews& results, const Inputs& inputs,
                               const Saved& saved, const ConstView& dout,
                               const std::optional<ConstView>& dlse, const Call& call) const {
-  const Shapes shapes = shapes_of("backward", inputs);
+  const Shapes shapes = shapes_of(*compiled_, "backward", inputs);
   api::check_result("backward", "dq", results.dq, shapes.dq);
   api::check_result("backward", "dk", results.dk, shapes.dk);
   api::check_result("backward", "dv", results.dv, shapes.dv);
@@ -181,7 +247,7 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
 }
 
 Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
-  return shapes_of("shapes", q, k, v);
+  return shapes_of(*compiled_, "shapes", q, k, v);
 }
 
 std::vector<CaptureInfo> Attention::captures() const {

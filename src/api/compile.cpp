@@ -1,7 +1,8 @@
 // The table of contents: one call per stage, in the order in which data goes through them.
 //
-//   your functions -trace-> Graph -simplify-> Graph -derive-> joint graph -> Attention
+//   your functions -trace-> Graph -simplify-> Graph -derive-> joint graph -plan-> Cpu -> Attention
 //
+// Kernels depend on types and head dims, which a call brings: api/cpu.cpp goes on from here.
 // Each stage is a free function in the folder of that name. TREADLE_DUMP=graph prints what each
 // made.
 #include <algorithm>
@@ -90,6 +91,9 @@ Attention compile(const Options& options) {
   compiled->lse = options.lse;
   compiled->max = options.max;
   compiled->backend = options.backend;
+  if (options.backend == Backend::cpu) {
+    compiled->cpu = std::make_unique<api::Cpu>(compiled->score_mod, compiled->mask, options.target);
+  }
   return Attention(std::move(compiled));
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "api/cpu.h"
 #include "ir/joint.h"
 #include "treadle/attention.h"
 
@@ -19,6 +20,7 @@ struct Attention::Compiled {
   std::optional<double> scale;
   bool lse = false, max = false;
   Backend backend = Backend::reference;
+  std::unique_ptr<const api::Cpu> cpu;  // of Backend::cpu
 };
 
 }  // namespace treadle

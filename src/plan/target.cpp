@@ -2,7 +2,7 @@
 #include "plan/target.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>

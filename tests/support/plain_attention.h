@@ -15,6 +15,7 @@
 #include <random>
 #include <vector>
 
+#include "base/copy.h"
 #include "base/element.h"
 #include "treadle/tensor.h"
 
@@ -148,6 +149,16 @@ inline Tensor random_tensor(std::uint64_t seed, DType dtype, Dims shape) {
     base::store_double(tensor.view().data(), dtype, i, normal(random));
   }
   return tensor;
+}
+
+// Between elements of two tensors of one shape.
+inline double largest_difference(const Tensor& a, const Tensor& b) {
+  double largest = 0;
+  const Tensor x = base::convert(a, DType::f64);
+  const Tensor y = base::convert(b, DType::f64);
+  for (std::size_t i = 0; i < x.data<double>().size(); ++i)
+    largest = std::max(largest, std::abs(x.data<double>()[i] - y.data<double>()[i]));
+  return largest;
 }
 
 // Bit by bit, NaN included.

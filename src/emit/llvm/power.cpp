@@ -69,7 +69,10 @@ Value* scale_down(Builder& build, Value* x, Value* n) {
 Value* power_below(Builder& build, Value* s, Value* m) {
   const std::span<const double> coefficients =
       build.compute() == DType::f64 ? std::span<const double>(twofold) : single;
-  Value* lowest = build.CreateFAdd(m, build.numbers(format_of(build).far_below));
+  // A constant distance alone would be lost beside a large m.
+  Value* size = build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, m);
+  Value* near = build.CreateFAdd(m, build.numbers(format_of(build).far_below));
+  Value* lowest = build.CreateFSub(near, build.CreateFMul(size, build.numbers(0x1p-20)));
   Value* kept = build.larger(lowest, s);  // -inf minus -inf would be NaN; a NaN in s stays
   Value* whole = round_even(build, kept);
   Value* fraction = build.CreateFSub(kept, whole);
