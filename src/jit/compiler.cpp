@@ -10,6 +10,7 @@
 #include <llvm/Support/raw_ostream.h>
 
 #include "base/error.h"
+#include "jit/sanitize.h"
 
 namespace treadle::jit {
 namespace {
@@ -71,6 +72,8 @@ void Compiler::optimise(llvm::Module& module) {
   if (llvm::Error error = builder.parsePassPipeline(passes, pipeline)) {
     base::internal_error("jit: {}", llvm::toString(std::move(error)));
   }
+  // Last, so that only what is left is checked.
+  if (address_checks_) add_address_checks(module, passes);
   passes.run(module, modules);
 }
 

@@ -20,7 +20,8 @@ namespace treadle::jit {
 
 class Compiler {
  public:
-  explicit Compiler(const plan::Target& target) : machine_(make_target_machine(target)) {}
+  explicit Compiler(const plan::Target& target, bool address_checks = false)
+      : machine_(make_target_machine(target)), address_checks_(address_checks) {}
 
   // Checks the module, gives it the machine's data layout and runs the passes.
   void optimise(llvm::Module& module);
@@ -37,6 +38,7 @@ class Compiler {
   std::string generate(llvm::Module& module, llvm::CodeGenFileType type);
 
   std::unique_ptr<llvm::TargetMachine> machine_;
+  bool address_checks_;
 };
 
 }  // namespace treadle::jit

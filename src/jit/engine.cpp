@@ -2,19 +2,47 @@
 // State::make: a kernel comes from memory, else from disk, else from the compiler.
 #include "jit/engine.h"
 
+#include <fmt/format.h>
+#include <llvm-c/Core.h>
 #include <llvm/IR/Module.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/Triple.h>
+#include <llvm/Transforms/Utils/Cloning.h>
 
 #include <atomic>
+#include <chrono>
+#include <optional>
+#include <utility>
 
+#include "base/dump.h"
 #include "base/error.h"
+#include "jit/build_id.h"
 #include "jit/compiler.h"
+#include "jit/disk_cache.h"
 #include "jit/kernel_cache.h"
+#include "jit/sanitize.h"
 #include "jit/session.h"
+#include "treadle/version.h"
 
 namespace treadle::jit {
 namespace {
+
+using base::Dump;
+
+// What every kernel of an engine depends on. Perf and gdb only watch.
+base::Hash surroundings(const EngineOptions& options) {
+  // Of the library that was found, which may be newer than its headers were.
+  unsigned major = 0, minor = 0, patch = 0;
+  LLVMGetVersion(&major, &minor, &patch);
+  return base::Hasher()
+      .add(version())
+      .add(build_id())
+      .add(major)
+      .add(minor)
+      .add(patch)
+      .add(options.address_sanitizer)
+      .finish();
+}
 
 void check_runs_here(const plan::Target& target) {
   const llvm::Triple here(llvm::sys::getProcessTriple());
@@ -24,46 +52,132 @@ void check_runs_here(const plan::Target& target) {
              target.name, target.triple, here.str());
 }
 
+// Milliseconds since the last lap.
+class Stopwatch {
+ public:
+  double lap() {
+    const auto now = std::chrono::steady_clock::now();
+    return std::chrono::duration<double, std::milli>(now - std::exchange(last_, now)).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+struct Request {
+  base::Hash name;
+  const plan::Target& target;
+  const Engine::Emit& emit;
+  const std::string& symbol;
+};
+
+// For people: what it is and a name to look for on disk.
+std::string title(const Request& request) {
+  return fmt::format("{} {}", request.symbol, to_string(request.name));
+}
+
+void dump_time(const Request& request, std::string_view text) {
+  if (base::dump_wanted(Dump::time)) base::dump(Dump::time, title(request), text);
+}
+
+void dump_assembly(const Request& request, Compiler& compiler, const llvm::Module& module) {
+  if (!base::dump_wanted(Dump::assembly)) return;
+  base::dump(Dump::assembly, title(request), compiler.assembly(*llvm::CloneModule(module)));
+}
+
 }  // namespace
 
 struct Engine::State {
-  explicit State(EngineOptions given) : options(std::move(given)) {}
+  explicit State(EngineOptions given)
+      : options(std::move(given)),
+        common(surroundings(options)),
+        disk(options.cache_folder),
+        session(options) {}
 
   const EngineOptions options;
+  const base::Hash common;
+  const DiskCache disk;
   Session session;
   KernelCache kernels;
   std::atomic<std::int64_t> memory_hits = 0, disk_hits = 0, compiled = 0;
 
-  void* make(const base::Hash& name, const plan::Target& target, const Emit& emit,
-             const std::string& symbol);
+  void* make(const Request& request);
+  void* make_from_disk(const Request& request);
+  void* compile(const Request& request);
 };
 
-void* Engine::State::make(const base::Hash& name, const plan::Target& target, const Emit& emit,
-                          const std::string& symbol) {
-  check_runs_here(target);
-  emit::Module module = emit();
-  Compiler compiler(target);
-  compiler.optimise(*module.module);
-  const std::string object = compiler.object(*module.module);
-  ++compiled;
-  return session.load(to_string(name), object, symbol);
+// nullptr when it is not there.
+void* Engine::State::make_from_disk(const Request& request) {
+  Stopwatch watch;
+  const std::optional<std::string> object = disk.read(request.name);
+  if (!object) return nullptr;
+  const double read = watch.lap();
+  void* kernel = session.load(to_string(request.name), *object, request.symbol);
+  const double link = watch.lap();
+  ++disk_hits;
+  dump_time(request,
+            fmt::format("disk, {:.2f} ms: read {:.2f}, link {:.2f}", read + link, read, link));
+  return kernel;
 }
 
-Engine::Engine(EngineOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+void* Engine::State::compile(const Request& request) {
+  Stopwatch watch;
+  emit::Module module = request.emit();
+  const double emit = watch.lap();
+  if (base::dump_wanted(Dump::ir)) base::dump(Dump::ir, title(request), emit::to_text(module));
+
+  watch.lap();
+  Compiler compiler(request.target, options.address_sanitizer);
+  compiler.optimise(*module.module);
+  const double passes = watch.lap();
+  dump_assembly(request, compiler, *module.module);
+
+  watch.lap();
+  const std::string object = compiler.object(*module.module);
+  const double code = watch.lap();
+  void* kernel = session.load(to_string(request.name), object, request.symbol);
+  const double link = watch.lap();
+  disk.write(request.name, object);
+  ++compiled;
+  dump_time(request,
+            fmt::format("compiled, {:.2f} ms: emit {:.2f}, passes {:.2f}, code {:.2f}, link {:.2f}",
+                        emit + passes + code + link, emit, passes, code, link));
+  return kernel;
+}
+
+void* Engine::State::make(const Request& request) {
+  check_runs_here(request.target);
+  // On disk there is neither IR nor assembly to show.
+  const bool look_inside = base::dump_wanted(Dump::ir) || base::dump_wanted(Dump::assembly);
+  void* kernel = look_inside ? nullptr : make_from_disk(request);
+  return kernel != nullptr ? kernel : compile(request);
+}
+
+Engine::Engine(EngineOptions options) {
+  if (options.address_sanitizer) check_sanitizer_runtime();
+  state_ = std::make_unique<State>(std::move(options));
+}
 Engine::~Engine() = default;
 
 void* Engine::address(const base::Hash& key, const plan::Target& target, const Emit& emit,
                       const std::string& symbol) {
   State& state = *state_;
-  const base::Hash name = base::Hasher().add(key).add(plan::hash(target)).add(symbol).finish();
-  bool made = false;
-  void* kernel = state.kernels.find(name);
-  if (kernel == nullptr) {
-    kernel = state.kernels.get(name, [&] {
-      made = true;
-      return state.make(name, target, emit, symbol);
-    });
+  const Request request{
+      .name =
+          base::Hasher().add(state.common).add(key).add(plan::hash(target)).add(symbol).finish(),
+      .target = target,
+      .emit = emit,
+      .symbol = symbol};
+  if (void* kernel = state.kernels.find(request.name)) {
+    ++state.memory_hits;
+    dump_time(request, "memory");
+    return kernel;
   }
+  bool made = false;
+  void* kernel = state.kernels.get(request.name, [&] {
+    made = true;
+    return state.make(request);
+  });
   if (!made) ++state.memory_hits;
   return kernel;
 }

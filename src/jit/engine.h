@@ -8,7 +8,8 @@
 //
 // On disk an object is written under a temporary name and renamed, with a hash of its content in
 // front; one that is damaged, or a folder that cannot be read or written, costs a compile and is no
-// error.
+// error. TREADLE_DUMP=time says where each kernel came from; ir and asm show those made, and then
+// all are made.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +47,9 @@ class Engine {
   ~Engine();
 
   // The address of the function called `symbol` in the module that `emit` makes. The key names
-  // everything the module depends on; target, LLVM's version and the engine's options are added
-  // here.
+  // everything the module depends on; target, LLVM's version, this build of Treadle and the
+  // engine's options are added here. Every symbol is a kernel of its own, with its own copy of the
+  // module.
   void* address(const base::Hash& key, const plan::Target& target, const Emit& emit,
                 const std::string& symbol = "kernel");
 

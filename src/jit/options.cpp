@@ -1,4 +1,5 @@
 // Enters: the environment. Leaves: EngineOptions.
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -25,13 +26,16 @@ std::string cache_folder() {
   return {};
 }
 
-// Calls `word` for each word of a list with commas; empty ones are passed over.
+// Calls `use` for each word of a list with commas and spaces.
 template <class F>
-void for_each_word(std::string_view list, F&& word) {
-  while (!list.empty()) {
-    const auto comma = std::min(list.find(','), list.size());
-    if (comma > 0) word(list.substr(0, comma));
-    list.remove_prefix(std::min(comma + 1, list.size()));
+void for_each_word(std::string_view list, F&& use) {
+  constexpr std::string_view between = ", ";
+  while (true) {
+    list.remove_prefix(std::min(list.find_first_not_of(between), list.size()));
+    if (list.empty()) return;
+    const std::string_view word = list.substr(0, list.find_first_of(between));
+    use(word);
+    list.remove_prefix(word.size());
   }
 }
 

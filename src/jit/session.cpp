@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "jit/debugging.h"
 
 namespace treadle::jit {
 namespace {
@@ -48,8 +49,10 @@ struct Session::State {
   std::mutex reports_mutex;
   std::string reports;
 
-  State()
-      : session(value_of(llvm::orc::SelfExecutorProcessControl::Create())),
+  // Work is done by the thread that asks for it.
+  explicit State(const EngineOptions& options)
+      : session(value_of(llvm::orc::SelfExecutorProcessControl::Create(
+            nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>()))),
         objects(session, value_of(llvm::jitlink::InProcessMemoryManager::Create())),
         outside(session.createBareJITDylib("outside")) {
     for (const char* library : libraries) {
@@ -60,6 +63,8 @@ struct Session::State {
         llvm::consumeError(found.takeError());
       }
     }
+    if (options.perf) tell_perf(session, objects);
+    if (options.gdb) tell_gdb(session, objects);
     session.setErrorReporter([this](llvm::Error error) {
       const std::lock_guard lock(reports_mutex);
       reports += llvm::toString(std::move(error)) + '\n';
@@ -75,7 +80,7 @@ struct Session::State {
   }
 };
 
-Session::Session() : state_(std::make_unique<State>()) {}
+Session::Session(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
 Session::~Session() = default;
 
 void* Session::load(const std::string& name, std::string_view object, const std::string& symbol) {

@@ -1,6 +1,6 @@
 // A Session holds loaded objects: ELF in, address out.
 //
-//   Session session;
+//   Session session(options);
 //   void* f = session.load("0123abcd", object, "kernel");
 //
 // An object may call what the process has, libm and libmvec. Its own names are its own: two objects
@@ -11,11 +11,13 @@
 #include <string>
 #include <string_view>
 
+#include "jit/engine.h"
+
 namespace treadle::jit {
 
 class Session {
  public:
-  Session();
+  explicit Session(const EngineOptions& options);
   ~Session();
 
   // Threads may load at the same time.

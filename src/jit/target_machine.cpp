@@ -23,16 +23,12 @@ void initialize_llvm() {
   LLVMInitializeAArch64AsmPrinter();
 }
 
-const llvm::Target& find_llvm_target(const llvm::Triple& triple) {
+const llvm::Target& find_llvm_target(llvm::Triple triple) {
   // LLVM's list of targets is not locked.
   static const bool once = (initialize_llvm(), true);
   (void)once;
   std::string message;
-#if LLVM_VERSION_MAJOR >= 21
-  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple, message);
-#else
-  const llvm::Target* found = llvm::TargetRegistry::lookupTarget(triple.str(), message);
-#endif
+  const llvm::Target* found = llvm::TargetRegistry::lookupTarget("", triple, message);
   if (found == nullptr) base::internal_error("jit: target {}: {}", triple.str(), message);
   return *found;
 }

@@ -24,11 +24,11 @@ TEST(Engine, RunsWhatItCompiles) {
   std::iota(x.begin(), x.end(), 0.0F);
   for (const std::string& name : plan::runnable_targets()) {
     const plan::Target target = plan::find_target(name);
-    auto* sum =
-        engine.function<test::Sum>(key_of("sum"), target, [&] { return test::sum_module(target); });
+    auto* squares = engine.function<test::Squares>(key_of("squares"), target,
+                                                   [&] { return test::squares_module(target); });
     float result = 0;
-    sum(x.data(), &result, static_cast<long>(x.size()));
-    EXPECT_EQ(result, 127.0F * 64) << name;
+    squares(x.data(), &result, static_cast<long>(x.size()));
+    EXPECT_EQ(result, 127.0F * 128 * 255 / 6) << name;
   }
   EXPECT_EQ(engine.statistics().compiled, static_cast<long>(plan::runnable_targets().size()));
 }
@@ -41,10 +41,10 @@ TEST(Engine, CompilesOnceHoweverManyAsk) {
   std::vector<std::thread> threads;
   for (void*& address : found) {
     threads.emplace_back([&] {
-      address = engine.address(key_of("sum"), target, [&] {
+      address = engine.address(key_of("squares"), target, [&] {
         ++emitted;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        return test::sum_module(target);
+        return test::squares_module(target);
       });
     });
   }
@@ -64,7 +64,7 @@ TEST(Engine, TellsEveryoneWhoWaitsThatEmittingFailed) {
   for (int i = 0; i < 10; ++i) {
     threads.emplace_back([&] {
       try {
-        engine.address(key_of("sum"), target, [&]() -> emit::Module {
+        engine.address(key_of("squares"), target, [&]() -> emit::Module {
           ++emitted;
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           throw std::runtime_error("no such kernel");
@@ -79,7 +79,7 @@ TEST(Engine, TellsEveryoneWhoWaitsThatEmittingFailed) {
   EXPECT_EQ(caught, 10);
   EXPECT_LE(emitted, 10);
   // The next one tries again.
-  EXPECT_NE(engine.address(key_of("sum"), target, [&] { return test::sum_module(target); }),
+  EXPECT_NE(engine.address(key_of("squares"), target, [&] { return test::squares_module(target); }),
             nullptr);
 }
 
@@ -122,7 +122,7 @@ TEST(Engine, RefusesToLoadCodeOfAnotherMachine) {
   const bool arm = plan::host_target().triple.starts_with("aarch64");
   const plan::Target target = plan::find_target(arm ? "haswell" : "aarch64");
   try {
-    engine.address(key_of("sum"), target, [&] { return test::sum_module(target); });
+    engine.address(key_of("squares"), target, [&] { return test::squares_module(target); });
     FAIL() << "loaded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr(target.triple));
@@ -134,7 +134,7 @@ TEST(Engine, RefusesMalformedModules) {
   const plan::Target target = plan::host_target();
   EXPECT_THROW(engine.address(key_of("malformed"), target,
                               [&] {
-                                emit::Module made = test::sum_module(target);
+                                emit::Module made = test::squares_module(target);
                                 made.module->getFunction("kernel")->back().back().eraseFromParent();
                                 return made;
                               }),

@@ -10,8 +10,9 @@
 
 namespace treadle::test {
 
-// void kernel(const float* x, float* sum, long n): the sum of n floats, n a multiple of the lanes.
-inline emit::Module sum_module(const plan::Target& target, const std::string& name = "sum") {
+// void kernel(const float* x, float* sum, long n): the sum of n squares, n a multiple of the lanes.
+inline emit::Module squares_module(const plan::Target& target,
+                                   const std::string& name = "squares") {
   emit::Module made = emit::make_module(name, target);
   llvm::LLVMContext& context = *made.context;
   auto* pointer = llvm::PointerType::get(context, 0);
@@ -23,13 +24,14 @@ inline emit::Module sum_module(const plan::Target& target, const std::string& na
       build.loop(build.index(0), function->getArg(2), build.lanes(), {build.numbers(0)},
                  [&](llvm::Value* i, const emit::Values& carried) -> emit::Values {
                    llvm::Value* at = build.element(build.real(), function->getArg(0), i);
-                   return {build.fma(build.load(build.reals(), at), build.numbers(1), carried[0])};
+                   llvm::Value* x = build.load(build.reals(), at);
+                   return {build.fma(x, x, carried[0])};
                  });
   build.store(build.CreateFAddReduce(build.number(0), sums[0]), function->getArg(1));
   build.CreateRetVoid();
   return made;
 }
-using Sum = void(const float*, float*, long);
+using Squares = void(const float*, float*, long);
 
 // void kernel(const float* x, float* y): y = callee(x) for one vector of `lanes` floats.
 inline emit::Module call_module(const plan::Target& target, const std::string& callee, int lanes) {

@@ -1,0 +1,115 @@
+// What an engine leaves on disk and finds there.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "environment.h"
+#include "jit/build_id.h"
+#include "jit/engine.h"
+#include "kernels.h"
+#include "temporary_folder.h"
+
+namespace treadle::jit {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+const base::Hash key{.high = 5, .low = 6};
+
+// Asks a new engine, as a new process would; how it found the kernel.
+EngineStatistics ask(const std::string& folder, const plan::Target& target) {
+  Engine engine({.cache_folder = folder});
+  auto* squares =
+      engine.function<test::Squares>(key, target, [&] { return test::squares_module(target); });
+  const std::vector<float> x(64, 1.0F);
+  float result = 0;
+  squares(x.data(), &result, 64);
+  EXPECT_EQ(result, 64.0F);
+  return engine.statistics();
+}
+
+TEST(EngineDisk, KeepsKernelsForTheNextProcess) {
+  const test::TemporaryFolder folder;
+  const plan::Target target = plan::host_target();
+  EXPECT_EQ(ask(folder.path(), target).compiled, 1);
+  const EngineStatistics again = ask(folder.path(), target);
+  EXPECT_EQ(again.compiled, 0);  // so nothing was emitted either
+  EXPECT_EQ(again.disk_hits, 1);
+}
+
+TEST(EngineDisk, DoesNotEmitWhatIsOnDisk) {
+  const test::TemporaryFolder folder;
+  const plan::Target target = plan::host_target();
+  ask(folder.path(), target);
+  Engine engine({.cache_folder = folder.path()});
+  engine.address(key, target, []() -> emit::Module {
+    ADD_FAILURE() << "emitted";
+    return {};
+  });
+}
+
+TEST(EngineDisk, EveryTargetHasItsOwn) {
+  const test::TemporaryFolder folder;
+  for (const std::string& name : plan::runnable_targets()) {
+    EXPECT_EQ(ask(folder.path(), plan::find_target(name)).compiled, 1) << name;
+  }
+  EXPECT_EQ(folder.files().size(), plan::runnable_targets().size());
+}
+
+TEST(EngineDisk, MakesAgainWhatIsDamaged) {
+  const test::TemporaryFolder folder;
+  const plan::Target target = plan::host_target();
+  ask(folder.path(), target);
+  std::filesystem::resize_file(folder.files().at(0), 100);
+  EXPECT_EQ(ask(folder.path(), target).compiled, 1);
+  EXPECT_EQ(ask(folder.path(), target).disk_hits, 1);
+}
+
+TEST(EngineDisk, NeedsNoFolder) {
+  const plan::Target target = plan::host_target();
+  EXPECT_EQ(ask("", target).compiled, 1);
+  EXPECT_EQ(ask("/proc/treadle", target).compiled, 1);
+}
+
+TEST(EngineDisk, TellsBuildsApart) { EXPECT_FALSE(build_id().empty()); }
+
+TEST(EngineDump, SaysWhereAKernelCameFromAndHowLongItTook) {
+  const test::TemporaryFolder folder;
+  const test::Environment dump("TREADLE_DUMP", "time");
+  const plan::Target target = plan::host_target();
+  const auto emit = [&] { return test::squares_module(target); };
+  {
+    Engine engine({.cache_folder = folder.path()});
+    testing::internal::CaptureStderr();
+    engine.address(key, target, emit);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                ContainsRegex("== time: kernel [0-9a-f]+\ncompiled, [0-9.]+ ms: emit [0-9.]+, "
+                              "passes [0-9.]+, code [0-9.]+, link [0-9.]+\n"));
+    testing::internal::CaptureStderr();
+    engine.address(key, target, emit);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("\nmemory\n"));
+  }
+  Engine engine({.cache_folder = folder.path()});
+  testing::internal::CaptureStderr();
+  engine.address(key, target, emit);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              ContainsRegex("\ndisk, [0-9.]+ ms: read [0-9.]+, link [0-9.]+\n"));
+}
+
+TEST(EngineDump, ShowsCodeAlsoOfKernelsOnDisk) {
+  const test::TemporaryFolder folder;
+  const plan::Target target = plan::host_target();
+  ask(folder.path(), target);
+  const test::Environment dump("TREADLE_DUMP", "ir,asm");
+  testing::internal::CaptureStderr();
+  ask(folder.path(), target);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("== ir: kernel "), HasSubstr("define void @kernel("),
+                    HasSubstr("== asm: kernel "), HasSubstr("\nkernel:")));
+}
+
+}  // namespace
+}  // namespace treadle::jit
