@@ -137,7 +137,8 @@ class TREADLE_API Attention {
                      const ConstView& dout, const std::optional<ConstView>& dlse = std::nullopt,
                      const Call& call = {}) const;
 
-  // The part of a call that depends on lengths and on what the mask's captures hold. Touches only the captures.
+  // The part of a call that depends on lengths and on what the mask's captures hold. Touches only
+  // the captures.
   [[nodiscard]] Layout layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
                               const Call& call = {}) const;
   [[nodiscard]] Layout layout(const Inputs& inputs, const Call& call = {}) const;

@@ -62,22 +62,25 @@ void check_layout(std::string_view call, const Attention::Compiled& compiled, co
   const layout::Extent wanted{e.batch, e.heads, e.queries, e.keys};
   if (made != wanted) {
     base::fail(
-        "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch {}, {} heads, {} "
+        "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch "
+        "{}, {} heads, {} "
         "queries and {} keys; they must be equal",
         call, made.batch, made.heads, made.queries, made.keys, e.batch, e.heads, e.queries, e.keys);
   }
   if (layout.held()->mask != compiled.mask.hash())
-    base::fail("{}: the layout was made for another mask; Attention::layout makes the one it needs", call);
+    base::fail("{}: the layout was made for another mask; Attention::layout makes the one it needs",
+               call);
 }
 
-Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, const TensorSpec& q, const TensorSpec& k,
-                 const TensorSpec& v) {
+Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, const TensorSpec& q,
+                 const TensorSpec& k, const TensorSpec& v) {
   const Extents e = api::check_inputs(call, q, k, v);
   const DType compute = reference::compute_type(q.dtype, k.dtype, v.dtype);
   const TensorSpec row(compute, {e.batch, e.heads, e.queries});
   const std::int64_t scratch = reference::scratch_bytes(compute, e.keys, e.dim, e.value_dim);
   const std::int64_t forward_scratch =
-      compiled.backend == Backend::cpu ? compiled.cpu->scratch_bytes(compute, e.dim, e.value_dim) : scratch;
+      compiled.backend == Backend::cpu ? compiled.cpu->scratch_bytes(compute, e.dim, e.value_dim)
+                                       : scratch;
   return {.out = {q.dtype, {e.batch, e.heads, e.queries, e.value_dim}},
           .lse = row,
           .max = row,
@@ -89,18 +92,19 @@ Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, con
 }
 
 Shapes shapes_of(const Attention::Compiled& compiled, std::string_view call, const Inputs& inputs) {
-  return shapes_of(compiled, call, api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v));
+  return shapes_of(compiled, call, api::spec_of(inputs.q), api::spec_of(inputs.k),
+                   api::spec_of(inputs.v));
 }
 
-void run_forward(const Attention::Compiled& compiled, const ForwardViews& results, const Inputs& inputs,
-                 const Call& call) {
+void run_forward(const Attention::Compiled& compiled, const ForwardViews& results,
+                 const Inputs& inputs, const Call& call) {
   const Extents e = api::check_inputs("forward", api::spec_of(inputs.q), api::spec_of(inputs.k),
                                       api::spec_of(inputs.v));
   check_layout("forward", compiled, e, call.layout);
   const std::vector<Capture> bound = api::bind("forward", compiled.captures, call.captures);
   if (compiled.backend == Backend::cpu) {
-    compiled.cpu->forward(inputs, scale_of(compiled, e.dim), bindings_of(compiled, bound), call.layout, results,
-                          *executor_of(call));
+    compiled.cpu->forward(inputs, scale_of(compiled, e.dim), bindings_of(compiled, bound),
+                          call.layout, results, *executor_of(call));
     return;
   }
   const reference::Forward done =

@@ -16,8 +16,8 @@
 namespace treadle::api {
 namespace {
 
-// Kernels and working memory are the process's. They are never taken down: threads may still be running
-// when statics are.
+// Kernels and working memory are the process's. They are never taken down: threads may still be
+// running when statics are.
 struct Process {
   jit::Engine engine{jit::EngineOptions::from_environment()};
   run::Scratch scratch;
@@ -144,11 +144,13 @@ Cpu::Cpu(const ir::Graph& score_mod, const ir::Graph& mask, const std::string& t
       sees_all_(is_true(mask)) {}
 
 std::int64_t Cpu::scratch_bytes(DType compute, std::int64_t dim, std::int64_t value_dim) const {
-  const plan::ForwardPlan plan = plan::plan_forward(target_, compute, dim, value_dim, plan::most_vectors);
+  const plan::ForwardPlan plan =
+      plan::plan_forward(target_, compute, dim, value_dim, plan::most_vectors);
   const std::int64_t tile = plan.width() * (dim + 2 * (value_dim + 2) + 1);
   const std::int64_t block = plan.key_block * (dim + value_dim + plan.width() + 1) +
                              plan.width() * std::max(dim, value_dim);
-  return (tile * plan::tiles_per_group(plan, true) + block) * static_cast<std::int64_t>(size_of(compute));
+  return (tile * plan::tiles_per_group(plan, true) + block) *
+         static_cast<std::int64_t>(size_of(compute));
 }
 
 Layout Cpu::make_layout(const layout::Extent& extent, DType compute, const Bindings& bound,
@@ -157,7 +159,8 @@ Layout Cpu::make_layout(const layout::Extent& extent, DType compute, const Bindi
   const layout::TileWeights weights = plan::tile_weights(target_, compute);
   const layout::Choice choice = layout::choose_order(mask, extent, weights, executor);
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build(mask, extent, layout::Tiles(choice.order, extent.queries, choice.height), executor);
+  held->layout = layout::build(
+      mask, extent, layout::Tiles(choice.order, extent.queries, choice.height), executor);
   held->mask = mask_.hash();
   if (base::dump_wanted(base::Dump::layout))
     base::dump(base::Dump::layout, "forward", layout::to_text(held->layout));

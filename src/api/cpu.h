@@ -31,10 +31,11 @@ class Cpu {
   [[nodiscard]] const plan::ScoreForm& score() const { return score_; }
 
   // Bytes of working memory that one thread needs at most.
-  [[nodiscard]] std::int64_t scratch_bytes(DType compute, std::int64_t dim, std::int64_t value_dim) const;
+  [[nodiscard]] std::int64_t scratch_bytes(DType compute, std::int64_t dim,
+                                           std::int64_t value_dim) const;
 
-  [[nodiscard]] Layout make_layout(const layout::Extent& extent, DType compute, const Bindings& bound,
-                                   Executor& executor) const;
+  [[nodiscard]] Layout make_layout(const layout::Extent& extent, DType compute,
+                                   const Bindings& bound, Executor& executor) const;
 
   // Inputs and results have been checked. Results are written only when nothing can fail any more.
   void forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& layout,

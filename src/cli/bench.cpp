@@ -23,7 +23,9 @@ struct Request {
 };
 
 std::vector<BenchCase> chosen(const std::string& pattern) {
-  std::vector<BenchCase> cases = layout_cases();
+  std::vector<BenchCase> cases;
+  for (const auto& some : {forward_cases(), layout_cases(), compile_cases()})
+    cases.insert(cases.end(), some.begin(), some.end());
   std::erase_if(
       cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });
   if (cases.empty()) base::fail("bench: no case is called \"{}\"; --list shows them", pattern);
@@ -43,14 +45,20 @@ Table empty_table() {
   constexpr auto only_in_json = Column::Shown::only_in_json;
   return Table({"case",
                 {"kind", only_in_json},
-                {"B", only_in_json},
-                {"H", only_in_json},
+                "dtype",
+                "B",
+                "H",
                 {"Hkv", only_in_json},
                 "Sq",
                 "Skv",
+                "D",
+                {"Dv", only_in_json},
                 "density",
                 {"run_density", "in runs"},
                 "ms",
+                {"gflops", "GFLOP/s"},
+                "share",
+                "error",
                 {"bytes", "MiB"},
                 {"build_bytes", "MiB to build"},
                 "ratio",
@@ -60,14 +68,20 @@ Table empty_table() {
 void add_row(Table& table, const BenchCase& c, const Measured& m) {
   table.add({c.name,
              c.kind,
+             m.dtype.empty() ? Cell() : Cell(m.dtype),
              m.batch,
              m.heads,
              m.key_heads,
              m.queries,
              m.keys,
+             m.dim ? Cell(*m.dim) : Cell(),
+             m.value_dim ? Cell(*m.value_dim) : Cell(),
              optional_cell(m.density, "{:.5f}"),
              optional_cell(m.run_density, "{:.5f}"),
-             {m.ms, fmt::format("{:.2f}", m.ms)},
+             {m.ms, fmt::format(fmt::runtime(m.ms < 0.1 ? "{:.4f}" : "{:.2f}"), m.ms)},
+             optional_cell(m.gflops, "{:.1f}"),
+             m.share ? Cell(*m.share, fmt::format("{:.1f} %", *m.share * 100)) : Cell(),
+             optional_cell(m.error, "{:.1e}"),
              mebibytes(m.bytes),
              mebibytes(m.build_bytes),
              optional_cell(m.ratio, "{:.2f}"),

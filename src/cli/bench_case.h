@@ -15,9 +15,14 @@ namespace treadle::cli {
 // What a case found. Numbers that make no sense for its kind stay empty.
 struct Measured {
   std::int64_t batch = 1, heads = 1, key_heads = 1, queries = 0, keys = 0;
+  std::string dtype{};
+  std::optional<std::int64_t> dim{}, value_dim{};
   std::optional<double> density{};      // visible pairs of all pairs
   std::optional<double> run_density{};  // pairs inside runs of all pairs
   double ms = 0;
+  std::optional<double> gflops{};             // visible pairs only
+  std::optional<double> share{};              // of the multiply-add loop
+  std::optional<double> error{};              // the largest, against fp64
   std::optional<std::int64_t> bytes{};        // of the result
   std::optional<std::int64_t> build_bytes{};  // the most memory in use while it was built
   // A comparison that the case is about, and what it compares.
@@ -31,7 +36,9 @@ struct BenchCase {
   std::function<Measured(Executor&)> run;
 };
 
+std::vector<BenchCase> forward_cases();
 std::vector<BenchCase> layout_cases();
+std::vector<BenchCase> compile_cases();
 
 // The shortest of several runs, in milliseconds; runs more often the shorter they are.
 double best_ms(const std::function<void()>& work);

@@ -127,6 +127,7 @@ void* Engine::State::compile(const Request& request) {
   if (base::dump_wanted(Dump::ir)) base::dump(Dump::ir, title(request), emit::to_text(module));
 
   watch.lap();
+  leave_room_in_front(*module.module);
   Compiler compiler(request.target, options.address_sanitizer);
   compiler.optimise(*module.module);
   const double passes = watch.lap();

@@ -1,6 +1,8 @@
 #include "jit/sanitize.h"
 
 #include <dlfcn.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
 #include <llvm/IR/GlobalVariable.h>
 #include <llvm/Transforms/Instrumentation/AddressSanitizer.h>
 
@@ -32,6 +34,15 @@ void add_address_checks(llvm::Module& module, llvm::ModulePassManager& passes) {
   passes.addPass(llvm::AddressSanitizerPass(options, /*UseGlobalGC=*/false,
                                             /*UseOdrIndicator=*/false, llvm::AsanDtorKind::None,
                                             llvm::AsanCtorKind::None));
+}
+
+void leave_room_in_front(llvm::Module& module) {
+  // Zeros are no type, so the caller does not compare. 16 bytes keep the function aligned.
+  auto* word = llvm::Type::getInt64Ty(module.getContext());
+  auto* room = llvm::ConstantAggregateZero::get(llvm::ArrayType::get(word, 2));
+  for (llvm::Function& function : module) {
+    if (!function.isDeclaration()) function.setPrefixData(room);
+  }
 }
 
 }  // namespace treadle::jit

@@ -18,11 +18,8 @@ int accumulators(const Target& target) {
 
 ForwardPlan plan_forward(const Target& target, DType compute, std::int64_t dim,
                          std::int64_t value_dim, int vectors) {
-  ForwardPlan plan{.target = target,
-                   .compute = compute,
-                   .dim = dim,
-                   .value_dim = value_dim,
-                   .vectors = vectors};
+  ForwardPlan plan{
+      .target = target, .compute = compute, .dim = dim, .value_dim = value_dim, .vectors = vectors};
   // A tile of one vector is bound by loads, and more rows do not help it.
   plan.rows = vectors == 1 ? accumulators(target) * 2 / 3 : accumulators(target) / vectors;
   // Keys, values and scores of a block are to stay in the second cache with room for the tiles.

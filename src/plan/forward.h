@@ -1,7 +1,8 @@
 // A ForwardPlan: the shape of the code that handles one tile of queries against one block of keys.
 //
 //   ForwardPlan plan = plan_forward(host_target(), DType::f32, 64, 64, 3);
-//   to_text(plan)    "forward f32, dim 64, value dim 64: tiles of 24 queries, 4 keys at a time, blocks of 64 keys"
+//   to_text(plan)    "forward f32, dim 64, value dim 64: tiles of 24 queries, 4 keys at a time,
+//   blocks of 64 keys"
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@ struct ForwardPlan {
   Target target;
   DType compute = DType::f32;  // f32 or f64
   std::int64_t dim = 0, value_dim = 0;
-  int vectors = 1;              // of queries in a tile
-  int rows = 1;                 // keys, or value dimensions, whose products are in registers at once
+  int vectors = 1;  // of queries in a tile
+  int rows = 1;     // keys, or value dimensions, whose products are in registers at once
   std::int64_t key_block = 64;  // the most keys a kernel call handles
 
   [[nodiscard]] std::int64_t width() const { return vectors * target.lanes(compute); }  // queries

@@ -23,7 +23,8 @@ struct ModFacts {
   bool operator==(const ModFacts&) const = default;
 };
 
-// memory[i] is bound to graph.slots()[i]. Contents of integer captures are looked at only if they decide.
+// memory[i] is bound to graph.slots()[i]. Contents of integer captures are looked at only if they
+// decide.
 ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
                     const layout::Extent& extent, const layout::Order& order);
 

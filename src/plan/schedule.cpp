@@ -14,7 +14,8 @@ struct Tile {
   std::int64_t begin = 0, end = 0;  // keys
 };
 
-// By batch, head and tile as the layout stores them: one head for all if it does not tell them apart.
+// By batch, head and tile as the layout stores them: one head for all if it does not tell them
+// apart.
 std::vector<Tile> measure(const layout::Layout& layout) {
   const std::int64_t batches = layout.per_batch() ? layout.extent().batch : 1;
   const std::int64_t heads = layout.per_head() ? layout.extent().heads : 1;
@@ -64,7 +65,8 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
   const std::int64_t group = extent.heads / options.key_heads;
   const auto tile_of = [&](std::int64_t b, std::int64_t head, std::int64_t t) -> const Tile& {
     const std::int64_t heads = layout.per_head() ? extent.heads : 1;
-    const std::int64_t at = ((layout.per_batch() ? b : 0) * heads + (layout.per_head() ? head : 0)) * tile_count + t;
+    const std::int64_t at =
+        ((layout.per_batch() ? b : 0) * heads + (layout.per_head() ? head : 0)) * tile_count + t;
     return tiles[static_cast<std::size_t>(at)];
   };
 
@@ -78,7 +80,8 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
         std::int64_t begin = extent.keys;
         std::int64_t end = 0;
         for (std::int64_t e = first; e < first + task.count; ++e) {
-          const Entry entry = entry_of(layout, options.key_heads, options.most_queries, key_head, e);
+          const Entry entry =
+              entry_of(layout, options.key_heads, options.most_queries, key_head, e);
           const Tile& tile = tile_of(b, entry.head, entry.tile);
           if (entry.queries > 0) task.cost += tile.cost * options.weights.of(entry.queries);
           if (tile.end == 0) continue;
@@ -112,7 +115,8 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
         Task piece = task;
         piece.chunk_begin = task.chunk_begin + chunks * i / number;
         piece.chunk_end = task.chunk_begin + chunks * (i + 1) / number;
-        piece.cost = task.cost * static_cast<double>(piece.chunk_end - piece.chunk_begin) / static_cast<double>(chunks);
+        piece.cost = task.cost * static_cast<double>(piece.chunk_end - piece.chunk_begin) /
+                     static_cast<double>(chunks);
         piece.cut = cut;
         pieces.push_back(piece);
       }

@@ -1,8 +1,8 @@
 // A Schedule: the tasks of a call, longest first.
 //
-// A task is a group of neighbouring query tiles of the heads that share one key head, against a range of key chunks. Few and
-// long tasks are cut, at chunk borders only, so that all threads have work; what the pieces find is put
-// together in order, so the cuts do not show in the result.
+// A task is a group of neighbouring query tiles of the heads that share one key head, against a
+// range of key chunks. Few and long tasks are cut, at chunk borders only, so that all threads have
+// work; what the pieces find is put together in order, so the cuts do not show in the result.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct Task {
   double cost = 0;
 };
 
-// Tasks whose pieces belong together: chunk_end - chunk_begin partial results for each of `count` tiles.
+// Tasks whose pieces belong together: chunk_end - chunk_begin partial results for each of `count`
+// tiles.
 struct Cut {
   std::int64_t chunk_begin = 0, chunk_end = 0, pieces = 0, count = 0;
 };
@@ -31,8 +32,8 @@ struct Schedule {
   std::vector<Cut> cuts;
 };
 
-// The entries of a key head, counted through: its heads, their tiles, and the parts of a tile that holds more queries than
-// a kernel takes at once.
+// The entries of a key head, counted through: its heads, their tiles, and the parts of a tile that
+// holds more queries than a kernel takes at once.
 struct Entry {
   std::int64_t head = 0, tile = 0;
   std::int64_t first_query = 0, queries = 0;  // of the tile's; 0: nothing to do

@@ -10,7 +10,8 @@ namespace treadle::plan {
 struct ScoreForm {
   enum class Kind : std::uint8_t {
     plain,    // mod(score) = score: log2(e) goes into the queries, and nothing is left to do
-    added,    // mod(score) = score + graph, which does not know the score: the same, plus log2(e) * graph
+    added,    // mod(score) = score + graph, which does not know the score: the same, plus log2(e) *
+              // graph
     general,  // mod(score) = graph
   };
   Kind kind = Kind::plain;

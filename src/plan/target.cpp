@@ -57,7 +57,8 @@ bool runs_here(const Row& row) {
       const bool base = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                         __builtin_cpu_supports("avx512cd");
-      const bool ice = __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni") &&
+      const bool ice = __builtin_cpu_supports("avx512vbmi2") &&
+                       __builtin_cpu_supports("avx512vnni") &&
                        __builtin_cpu_supports("avx512bitalg") &&
                        __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
       return base && (row.name == "skylake-avx512" || (row.name == "icelake-server" && ice));

@@ -7,8 +7,8 @@ namespace {
 
 // Of the first run that ends after `key`.
 std::size_t first_reaching(std::span<const layout::Run> runs, std::int64_t key) {
-  const auto found = std::ranges::partition_point(
-      runs, [&](const layout::Run& run) { return run.end() <= key; });
+  const auto found =
+      std::ranges::partition_point(runs, [&](const layout::Run& run) { return run.end() <= key; });
   return static_cast<std::size_t>(found - runs.begin());
 }
 
@@ -52,7 +52,8 @@ void find_stretches(std::vector<Stretch>& stretches, std::span<const Segment> bl
       const std::int64_t shift = segment.position - segment.begin;
       const std::int64_t begin = std::max(runs[i].begin(), segment.begin) + shift;
       const std::int64_t end = std::min(runs[i].end(), segment.end) + shift;
-      if (!stretches.empty() && stretches.back().end == begin && stretches.back().full == runs[i].full()) {
+      if (!stretches.empty() && stretches.back().end == begin &&
+          stretches.back().full == runs[i].full()) {
         stretches.back().end = end;
       } else {
         stretches.push_back({begin, end, runs[i].full()});

@@ -1,5 +1,5 @@
-// From run lists to blocks of keys: which keys a group of tiles has to look at, and which places of a
-// block a tile has to look at.
+// From run lists to blocks of keys: which keys a group of tiles has to look at, and which places of
+// a block a tile has to look at.
 #pragma once
 
 #include <cstdint>

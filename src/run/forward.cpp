@@ -13,8 +13,8 @@ bool read_in_place(const ConstView& view, DType compute) {
   return view.dtype() == compute && (view.stride(2) == view.size(3) || view.size(2) == 1);
 }
 
-// Which kernel takes tiles of 1, 2, 3 vectors' worth of queries. A size that few tiles have is not worth a kernel of
-// its own: the next larger one pads them.
+// Which kernel takes tiles of 1, 2, 3 vectors' worth of queries. A size that few tiles have is not
+// worth a kernel of its own: the next larger one pads them.
 std::vector<int> kernel_vectors(const layout::Tiles& tiles, int lanes) {
   std::vector<std::int64_t> number(plan::most_vectors);
   for (std::int64_t t = 0; t < tiles.count(); ++t) {
@@ -42,13 +42,14 @@ std::optional<Poisoned> forward(ForwardKernels& kernels, const ForwardProblem& p
   const bool copies_k = !read_in_place(problem.k, spec.compute);
   const bool copies_v = !read_in_place(problem.v, spec.compute);
   const std::int64_t most_queries = kernels.plan(plan::most_vectors).width();
-  const plan::Schedule schedule = plan::schedule(
-      layout, {.key_heads = problem.k.size(1),
-               .most_queries = most_queries,
-               .tiles_per_group = plan::tiles_per_group(kernels.plan(plan::most_vectors), copies_k || copies_v),
-               .threads = executor.threads(),
-               .chunk = chunk,
-               .weights = plan::tile_weights(spec.target, spec.compute)});
+  const plan::Schedule schedule =
+      plan::schedule(layout, {.key_heads = problem.k.size(1),
+                              .most_queries = most_queries,
+                              .tiles_per_group = plan::tiles_per_group(
+                                  kernels.plan(plan::most_vectors), copies_k || copies_v),
+                              .threads = executor.threads(),
+                              .chunk = chunk,
+                              .weights = plan::tile_weights(spec.target, spec.compute)});
 
   ForwardShared shared{.kernels = kernels,
                        .problem = problem,
@@ -70,10 +71,11 @@ std::optional<Poisoned> forward(ForwardKernels& kernels, const ForwardProblem& p
   }
   if (bytes > 0) shared.partial = partial->room(bytes);
 
-  base::parallel_for(executor, static_cast<std::int64_t>(schedule.tasks.size()), [&](std::int64_t i) {
-    const Scratch::Lease workspace = scratch.take();
-    run_task(shared, schedule.tasks[static_cast<std::size_t>(i)], *workspace);
-  });
+  base::parallel_for(executor, static_cast<std::int64_t>(schedule.tasks.size()),
+                     [&](std::int64_t i) {
+                       const Scratch::Lease workspace = scratch.take();
+                       run_task(shared, schedule.tasks[static_cast<std::size_t>(i)], *workspace);
+                     });
 
   const std::int64_t poisoned = shared.poisoned.load();
   if (poisoned < 0) return std::nullopt;

@@ -38,7 +38,9 @@ class ForwardKernels {
   emit::CopyKernel* load_q() { return copy(load_q_, spec_.q, spec_.compute, spec_.dim); }
   emit::CopyKernel* load_k() { return copy(load_k_, spec_.k, spec_.compute, spec_.dim); }
   emit::CopyKernel* load_v() { return copy(load_v_, spec_.v, spec_.compute, spec_.value_dim); }
-  emit::CopyKernel* store_out() { return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim); }
+  emit::CopyKernel* store_out() {
+    return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim);
+  }
 
   // The spec of one of them, for those who want to see its code.
   [[nodiscard]] emit::BlockSpec block_spec(int vectors, bool masked, bool careful) const;

@@ -12,7 +12,8 @@
 namespace treadle::run {
 namespace {
 
-// Keys that are read where they are come in stretches at least this long; shorter ones are copied side by side.
+// Keys that are read where they are come in stretches at least this long; shorter ones are copied
+// side by side.
 constexpr std::int64_t shortest_in_place = 16;
 // Tiles share blocks of keys as long as this many more keys pass than each has to look at.
 constexpr double most_shared = 1.25;
@@ -73,8 +74,8 @@ Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& work
       key_batch_(problem_.k.size(0) == 1 ? 0 : task.b),
       key_block_(shared.kernels.plan(1).key_block) {
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
-    const plan::Entry entry = plan::entry_of(*problem_.layout, problem_.k.size(1),
-                                             shared.most_queries, task.key_head, e);
+    const plan::Entry entry =
+        plan::entry_of(*problem_.layout, problem_.k.size(1), shared.most_queries, task.key_head, e);
     if (entry.queries == 0) continue;
     Tile<F> tile;
     tile.head = entry.head;
@@ -115,7 +116,8 @@ void Worker<F>::carve(Carver carver) {
   pass(real);
 }
 
-// Rows by index, into the compute type, scaled and transposed. Lanes without a query repeat the last one.
+// Rows by index, into the compute type, scaled and transposed. Lanes without a query repeat the
+// last one.
 template <class F>
 void Worker<F>::load_queries(Tile<F>& tile) {
   const layout::Tiles& tiles = problem_.layout->tiles();
@@ -140,7 +142,8 @@ void Worker<F>::load_queries(Tile<F>& tile) {
   }
 }
 
-// The next block of wanted keys: in place if they are many and side by side, else copied. Gives how many.
+// The next block of wanted keys: in place if they are many and side by side, else copied. Gives how
+// many.
 template <class F>
 std::int64_t Worker<F>::fill_block(std::size_t& segment, std::int64_t& at) {
   work_.block.clear();
@@ -159,8 +162,10 @@ std::int64_t Worker<F>::fill_block(std::size_t& segment, std::int64_t& at) {
   if (in_place) {
     const std::int64_t first = at;
     take(std::min(ahead, key_block_));
-    block_keys_ = reinterpret_cast<const F*>(row_base(problem_.k, key_batch_, task_.key_head)) + first * spec().dim;
-    block_values_ = reinterpret_cast<const F*>(row_base(problem_.v, key_batch_, task_.key_head)) + first * spec().value_dim;
+    block_keys_ = reinterpret_cast<const F*>(row_base(problem_.k, key_batch_, task_.key_head)) +
+                  first * spec().dim;
+    block_values_ = reinterpret_cast<const F*>(row_base(problem_.v, key_batch_, task_.key_head)) +
+                    first * spec().value_dim;
     return count;
   }
   while (segment < wanted.size() && count < key_block_) {
@@ -168,7 +173,8 @@ std::int64_t Worker<F>::fill_block(std::size_t& segment, std::int64_t& at) {
     if (!copies && count > 0 && length >= key_block_) break;  // better read where it is
     take(std::min(length, key_block_ - count));
   }
-  const auto copy = [&](emit::CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length) {
+  const auto copy = [&](emit::CopyKernel* kernel, const ConstView& view, F* to,
+                        std::int64_t length) {
     const emit::CopyArgs args{.source = row_base(view, key_batch_, task_.key_head),
                               .source_stride = row_bytes(view),
                               .source_index = indices_,
@@ -208,7 +214,8 @@ void Worker<F>::run_tile(Tile<F>& tile, bool careful) {
     shared_.kernels.block(tile.vectors, !stretch.full, careful)(&args);
     if (poisoned_ != 0) [[unlikely]] {
       poisoned_ = 0;
-      const std::int64_t here = (task_.b * problem_.q.size(1) + tile.head) * tile_count_ + tile.tile;
+      const std::int64_t here =
+          (task_.b * problem_.q.size(1) + tile.head) * tile_count_ + tile.tile;
       std::int64_t known = shared_.poisoned.load();
       while ((known < 0 || here < known) && !shared_.poisoned.compare_exchange_weak(known, here)) {
       }
@@ -217,7 +224,8 @@ void Worker<F>::run_tile(Tile<F>& tile, bool careful) {
 }
 
 template <class F>
-void Worker<F>::run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::int64_t end, bool careful) {
+void Worker<F>::run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::int64_t end,
+                           bool careful) {
   work_.wanted.clear();
   for (Tile<F>& tile : tiles) add_wanted(work_.wanted, tile.runs, begin, end);
   std::int64_t sum = 0;
@@ -226,7 +234,8 @@ void Worker<F>::run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::in
   const double each = static_cast<double>(sum) / static_cast<double>(tiles.size());
   if (tiles.size() > 1 && static_cast<double>(keys) > most_shared * each) {
     // They look at different keys: each on its own.
-    for (std::size_t i = 0; i < tiles.size(); ++i) run_blocks(tiles.subspan(i, 1), begin, end, careful);
+    for (std::size_t i = 0; i < tiles.size(); ++i)
+      run_blocks(tiles.subspan(i, 1), begin, end, careful);
     return;
   }
   if (work_.wanted.empty()) return;
@@ -291,8 +300,8 @@ void Worker<F>::fold() {
   }
 }
 
-// Results of a tile, transposed into rows and converted. False, and nothing written, if there is a NaN whose origin
-// has to be looked into.
+// Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
+// NaN whose origin has to be looked into.
 template <class F>
 bool Worker<F>::write(Tile<F>& tile, bool last_try) {
   const std::int64_t value_dim = spec().value_dim;
@@ -331,15 +340,18 @@ bool Worker<F>::write(Tile<F>& tile, bool last_try) {
   shared_.kernels.store_out()(&copy);
   const auto put = [&](const std::optional<View>& view, auto value_of) {
     if (!view) return;
-    F* base = static_cast<F*>(view->data()) + task_.b * view->stride(0) + tile.head * view->stride(1);
+    F* base =
+        static_cast<F*>(view->data()) + task_.b * view->stride(0) + tile.head * view->stride(1);
     for (std::int64_t i = 0; i < tile.active; ++i)
       base[tile.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
   };
-  put(problem_.max, [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
+  put(problem_.max,
+      [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
   put(problem_.lse, [&](std::int64_t i) {
     const auto maximum = static_cast<double>(state.maximum[i]);
     if (std::isnan(maximum) || std::isinf(maximum)) return maximum;
-    return (std::ceil(maximum) + std::log2(static_cast<double>(state.weight[i]))) * std::numbers::ln2;
+    return (std::ceil(maximum) + std::log2(static_cast<double>(state.weight[i]))) *
+           std::numbers::ln2;
   });
   return true;
 }

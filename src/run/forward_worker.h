@@ -18,14 +18,16 @@ struct ForwardShared {
   const ForwardProblem& problem;
   const plan::Schedule& schedule;
   std::int64_t chunk = 1024;
-  std::int64_t most_queries = 48;  // that a kernel takes at once
+  std::int64_t most_queries = 48;           // that a kernel takes at once
   bool copies_k = false, copies_v = false;  // else keys are read where they are
-  std::vector<int> vectors;                 // of a tile of so many vectors' worth of queries, by that number - 1
-  // Pieces of cut tasks: where each cut's partial results begin, and how many pieces are not done yet.
+  std::vector<int> vectors;  // of a tile of so many vectors' worth of queries, by that number - 1
+  // Pieces of cut tasks: where each cut's partial results begin, and how many pieces are not done
+  // yet.
   std::byte* partial = nullptr;
   std::vector<std::size_t> partial_offsets;
   std::vector<std::atomic<std::int64_t>> pieces_left;
-  std::atomic<std::int64_t> poisoned{-1};  // the first (batch, head, tile), counted through; -1: none
+  std::atomic<std::int64_t> poisoned{
+      -1};  // the first (batch, head, tile), counted through; -1: none
 };
 
 // Bytes of the partial results of one tile and chunk.

@@ -21,11 +21,14 @@ double dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::in
            std::int64_t kv) {
   const ConstView& k = problem.k;
   const std::int64_t key_head = h / (problem.q.size(1) / k.size(1));
-  const std::int64_t from_q = b * problem.q.stride(0) + h * problem.q.stride(1) + q * problem.q.stride(2);
-  const std::int64_t from_k = (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) + kv * k.stride(2);
+  const std::int64_t from_q =
+      b * problem.q.stride(0) + h * problem.q.stride(1) + q * problem.q.stride(2);
+  const std::int64_t from_k =
+      (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) + kv * k.stride(2);
   double sum = 0;
   for (std::int64_t d = 0; d < k.size(3); ++d)
-    sum += element(problem.q, from_q + d * problem.q.stride(3)) * element(k, from_k + d * k.stride(3));
+    sum +=
+        element(problem.q, from_q + d * problem.q.stride(3)) * element(k, from_k + d * k.stride(3));
   return sum * problem.scale;
 }
 
@@ -61,14 +64,16 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
       if (asked[n] && poisoned(mask, n)) fail(mask, "mask", n);
     std::vector<double> scores;
     for (const std::int64_t key : keys) scores.push_back(dot(problem, where.b, where.h, q, key));
-    score_mod({.score = scores, .b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
+    score_mod({.score = scores, .b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys},
+              count);
     for (std::size_t n = 0; n < keys.size(); ++n) {
       const bool visible = !asked[n] || mask.booleans(0)[n] != 0;
       if (visible && poisoned(score_mod, n)) fail(score_mod, "score mod", n);
     }
   }
-  base::internal_error("forward: poison in batch {}, head {}, tile {} that the interpreter does not find",
-                       where.b, where.h, where.tile);
+  base::internal_error(
+      "forward: poison in batch {}, head {}, tile {} that the interpreter does not find", where.b,
+      where.h, where.tile);
 }
 
 }  // namespace treadle::run

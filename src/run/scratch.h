@@ -3,7 +3,8 @@
 //   Scratch::Lease lease = scratch.take();          // a workspace nobody else has
 //   std::byte* room = lease->room(bytes);            // aligned to 64 bytes, contents unknown
 //
-// Threads take and give back workspaces at any time; there are never more of them than takers at once.
+// Threads take and give back workspaces at any time; there are never more of them than takers at
+// once.
 #pragma once
 
 #include <cstddef>

@@ -61,7 +61,8 @@ TEST(Rebinding, ABufferIsReadWhenCalled) {
   };
   const Attention attend = compile(options);
   gain.at<float>({}) = 1;
-  EXPECT_LT(test::largest_difference(attend.forward({x, x, x}).out, attention({x, x, x}).out), 1e-6);
+  EXPECT_LT(test::largest_difference(attend.forward({x, x, x}).out, attention({x, x, x}).out),
+            1e-6);
 }
 
 TEST(Rebinding, GradientsHaveTheShapeOfTheCall) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <cstdint>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -26,6 +27,7 @@ TEST(Engine, RunsWhatItCompiles) {
     const plan::Target target = plan::find_target(name);
     auto* squares = engine.function<test::Squares>(key_of("squares"), target,
                                                    [&] { return test::squares_module(target); });
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(squares) % 16, 0);
     float result = 0;
     squares(x.data(), &result, static_cast<long>(x.size()));
     EXPECT_EQ(result, 127.0F * 128 * 255 / 6) << name;

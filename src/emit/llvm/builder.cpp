@@ -1,5 +1,5 @@
-// LLVM traps that are dealt with once, here: functions that do not say how wide their vectors may be are split into
-// narrower ones, and llvm.fma without hardware is a call.
+// LLVM traps that are dealt with once, here: functions that do not say how wide their vectors may
+// be are split into narrower ones, and llvm.fma without hardware is a call.
 #include "emit/llvm/builder.h"
 
 #include <llvm/IR/MDBuilder.h>

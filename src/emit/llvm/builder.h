@@ -1,10 +1,11 @@
 // A Builder: LLVM's, with the few shapes that every kernel is made of.
 //
 //   Builder build(function, target, DType::f32);
-//   Value* sum = build.fma(a, b, c);                       // a * b + c, one rounding where there is FMA
-//   build.loop(begin, end, 4, {zero}, [&](Value* i, Values carried) -> Values { ... });
+//   Value* sum = build.fma(a, b, c);                       // a * b + c, one rounding where there
+//   is FMA build.loop(begin, end, 4, {zero}, [&](Value* i, Values carried) -> Values { ... });
 //
-// `real` is the float of the arithmetic, f32 or f64; a vector holds as many as the target's vectors do.
+// `real` is the float of the arithmetic, f32 or f64; a vector holds as many as the target's vectors
+// do.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -37,8 +38,12 @@ class Builder : public llvm::IRBuilder<> {
   [[nodiscard]] llvm::VectorType* reals() { return vector(real()); }
 
   // Constants: of the arithmetic's float, alone or in every lane.
-  [[nodiscard]] llvm::Constant* number(double value) { return llvm::ConstantFP::get(real(), value); }
-  [[nodiscard]] llvm::Constant* numbers(double value) { return llvm::ConstantFP::get(reals(), value); }
+  [[nodiscard]] llvm::Constant* number(double value) {
+    return llvm::ConstantFP::get(real(), value);
+  }
+  [[nodiscard]] llvm::Constant* numbers(double value) {
+    return llvm::ConstantFP::get(reals(), value);
+  }
   [[nodiscard]] llvm::ConstantInt* index(std::int64_t value) {
     return getInt64(static_cast<std::uint64_t>(value));
   }
@@ -57,7 +62,8 @@ class Builder : public llvm::IRBuilder<> {
   Value* load(llvm::Type* type, Value* address);
   void store(Value* value, Value* address);
 
-  // for (i = begin; i < end; i += step) carried = body(i, carried). Gives what the last turn carried.
+  // for (i = begin; i < end; i += step) carried = body(i, carried). Gives what the last turn
+  // carried.
   using Body = std::function<Values(Value* i, const Values& carried)>;
   Values loop(Value* begin, Value* end, std::int64_t step, const Values& carried, const Body& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value*)>& body);
@@ -70,8 +76,8 @@ class Builder : public llvm::IRBuilder<> {
   int lanes_;
 };
 
-// A function of this type in the module, with what every kernel promises: no exceptions, and vectors as wide as the
-// target's.
+// A function of this type in the module, with what every kernel promises: no exceptions, and
+// vectors as wide as the target's.
 llvm::Function* make_function(llvm::Module& module, std::string_view name, llvm::FunctionType* type,
                               const plan::Target& target);
 

@@ -6,7 +6,8 @@ namespace {
 // The type of `element`s in the shape of another type: alone or as many lanes.
 llvm::Type* shaped(llvm::Type* like, llvm::Type* element) {
   const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(like);
-  return vector == nullptr ? element : llvm::FixedVectorType::get(element, vector->getNumElements());
+  return vector == nullptr ? element
+                           : llvm::FixedVectorType::get(element, vector->getNumElements());
 }
 
 class Converter {
@@ -19,10 +20,12 @@ class Converter {
         doubles_(shaped(like, build.getDoubleTy())) {}
 
   Value* widen_bf16(Value* stored) {
-    return build_.CreateBitCast(build_.CreateShl(build_.CreateZExt(stored, words_), word(16)), singles_);
+    return build_.CreateBitCast(build_.CreateShl(build_.CreateZExt(stored, words_), word(16)),
+                                singles_);
   }
 
-  // A half's exponent in a float's place is 112 too small; multiplying repairs it, of subnormals too.
+  // A half's exponent in a float's place is 112 too small; multiplying repairs it, of subnormals
+  // too.
   Value* widen_f16(Value* stored) {
     if (build_.target().half) {
       llvm::Type* half = shaped(halves_, build_.getHalfTy());
@@ -35,7 +38,8 @@ class Converter {
                                       llvm::ConstantFP::get(singles_, 0x1p112));
     Value* finite = build_.CreateBitCast(scaled, words_);
     Value* special = build_.CreateICmpUGE(size, word(0x1f << 23));  // infinity and NaN
-    Value* magnitude = build_.CreateSelect(special, build_.CreateOr(size, word(0x7f800000)), finite);
+    Value* magnitude =
+        build_.CreateSelect(special, build_.CreateOr(size, word(0x7f800000)), finite);
     return build_.CreateBitCast(build_.CreateOr(sign, magnitude), singles_);
   }
 
@@ -62,11 +66,15 @@ class Converter {
                                       word(112u << 23));
     Value* normal = build_.CreateLShr(rebased, word(13));
     // Beside 1/2 the last bit of a float is that of a subnormal half: the addition rounds.
-    Value* beside = build_.CreateFAdd(build_.CreateBitCast(size, singles_), llvm::ConstantFP::get(singles_, 0.5));
+    Value* beside = build_.CreateFAdd(build_.CreateBitCast(size, singles_),
+                                      llvm::ConstantFP::get(singles_, 0.5));
     Value* small = build_.CreateSub(build_.CreateBitCast(beside, words_), word(0x3f000000));
-    Value* magnitude = build_.CreateSelect(build_.CreateICmpULT(size, word(0x38800000)), small, normal);
-    Value* infinite = build_.CreateSelect(build_.CreateFCmpUNO(single, single), word(0x7e00), word(0x7c00));
-    magnitude = build_.CreateSelect(build_.CreateICmpUGE(size, word(0x47800000)), infinite, magnitude);
+    Value* magnitude =
+        build_.CreateSelect(build_.CreateICmpULT(size, word(0x38800000)), small, normal);
+    Value* infinite =
+        build_.CreateSelect(build_.CreateFCmpUNO(single, single), word(0x7e00), word(0x7c00));
+    magnitude =
+        build_.CreateSelect(build_.CreateICmpUGE(size, word(0x47800000)), infinite, magnitude);
     return build_.CreateTrunc(build_.CreateOr(sign, magnitude), halves_);
   }
 
@@ -75,7 +83,9 @@ class Converter {
     Value* single = build_.CreateFPTrunc(twofold, singles_);
     Value* back = build_.CreateFPExt(single, doubles_);
     Value* bits = build_.CreateBitCast(single, words_);
-    const auto size = [&](Value* x) { return build_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x); };
+    const auto size = [&](Value* x) {
+      return build_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    };
     Value* larger = build_.CreateFCmpOGT(size(back), size(twofold));
     Value* below = build_.CreateSelect(larger, build_.CreateSub(bits, word(1)), bits);
     Value* inexact = build_.CreateFCmpONE(back, twofold);

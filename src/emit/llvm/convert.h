@@ -5,8 +5,8 @@
 
 namespace treadle::emit {
 
-// What to load and store: 16-bit types travel as integers, because LLVM turns their own types into calls on targets
-// that do not know them.
+// What to load and store: 16-bit types travel as integers, because LLVM turns their own types into
+// calls on targets that do not know them.
 llvm::Type* stored_type(Builder& build, DType dtype);
 
 // From what lies in memory as `from`: exactly f32, or f64 if `from` or `to` is f64.

@@ -23,15 +23,17 @@ class CopyEmitter {
     Value* target = field(build_.getPtrTy(), offsetof(CopyArgs, target));
     Value* target_stride = field(build_.getInt64Ty(), offsetof(CopyArgs, target_stride));
     Value* target_index = field(build_.getPtrTy(), offsetof(CopyArgs, target_index));
-    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(CopyArgs, count)), 1, [&](Value* i) {
-      row(row_at(source, source_stride, source_index, i), row_at(target, target_stride, target_index, i));
-    });
+    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(CopyArgs, count)), 1,
+                [&](Value* i) {
+                  row(row_at(source, source_stride, source_index, i),
+                      row_at(target, target_stride, target_index, i));
+                });
   }
 
  private:
   Value* field(llvm::Type* type, std::size_t offset) {
-    return build_.CreateLoad(
-        type, build_.element(build_.getInt8Ty(), args_, build_.index(static_cast<std::int64_t>(offset))));
+    return build_.CreateLoad(type, build_.element(build_.getInt8Ty(), args_,
+                                                  build_.index(static_cast<std::int64_t>(offset))));
   }
 
   // Without an index nothing is read, so its address is replaced by one that can be.
@@ -39,7 +41,8 @@ class CopyEmitter {
     Value* none = build_.CreateIsNull(index);
     Value* entry = build_.element(build_.getInt32Ty(), index, i);
     Value* readable = build_.CreateSelect(none, args_, entry);
-    Value* listed = build_.CreateSExt(build_.CreateLoad(build_.getInt32Ty(), readable), build_.getInt64Ty());
+    Value* listed =
+        build_.CreateSExt(build_.CreateLoad(build_.getInt32Ty(), readable), build_.getInt64Ty());
     Value* which = build_.CreateSelect(none, i, listed);
     return build_.element(build_.getInt8Ty(), base, build_.CreateNSWMul(which, stride));
   }
@@ -75,7 +78,13 @@ class CopyEmitter {
 }  // namespace
 
 base::Hash key(const CopySpec& spec) {
-  return base::Hasher().add("copy").add(hash(spec.target)).add(spec.from).add(spec.to).add(spec.length).finish();
+  return base::Hasher()
+      .add("copy")
+      .add(hash(spec.target))
+      .add(spec.from)
+      .add(spec.to)
+      .add(spec.length)
+      .finish();
 }
 
 Module emit_copy(const CopySpec& spec) {

@@ -1,5 +1,5 @@
-// Rows of one float type copied into rows of another: keys and values into the scratch of a block, results to where
-// the caller wants them.
+// Rows of one float type copied into rows of another: keys and values into the scratch of a block,
+// results to where the caller wants them.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace treadle::emit {
 
-// Row i goes from source + source_index[i] * source_stride to target + target_index[i] * target_stride; without an
-// index it is row i. Strides are in bytes, the elements of a row lie side by side.
+// Row i goes from source + source_index[i] * source_stride to target + target_index[i] *
+// target_stride; without an index it is row i. Strides are in bytes, the elements of a row lie side
+// by side.
 struct CopyArgs {
   const void* source = nullptr;
   std::int64_t source_stride = 0;

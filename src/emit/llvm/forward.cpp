@@ -1,12 +1,13 @@
-// In: a spec; out: a module whose function `kernel` handles a tile and a block. Read emit_block() last: it lists the steps.
+// In: a spec; out: a module whose function `kernel` handles a tile and a block. Read emit_block()
+// last: it lists the steps.
 #include "emit/llvm/forward.h"
 
 #include <llvm/IR/Module.h>
 
 #include <cstddef>
 #include <limits>
-#include <numbers>
 #include <memory>
+#include <numbers>
 
 #include "emit/llvm/builder.h"
 #include "emit/llvm/mod.h"
@@ -18,8 +19,8 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Marks scores that the mask hides in careful kernels, where -inf means a visible score of -inf. No operation makes
-// this NaN.
+// Marks scores that the mask hides in careful kernels, where -inf means a visible score of -inf. No
+// operation makes this NaN.
 constexpr std::uint64_t hidden_single = 0xffc0dead, hidden_double = 0xfff8deadbeefdeadull;
 
 class BlockEmitter {
@@ -41,7 +42,8 @@ class BlockEmitter {
 
  private:
   Value* field(std::size_t offset) {
-    return build_.element(build_.getInt8Ty(), args_, build_.index(static_cast<std::int64_t>(offset)));
+    return build_.element(build_.getInt8Ty(), args_,
+                          build_.index(static_cast<std::int64_t>(offset)));
   }
   Value* word(std::size_t offset) { return build_.CreateLoad(build_.getInt64Ty(), field(offset)); }
   Value* pointer(std::size_t offset) { return build_.CreateLoad(build_.getPtrTy(), field(offset)); }
@@ -52,14 +54,18 @@ class BlockEmitter {
                                          build_.index(v * build_.lanes()));
     return build_.element(build_.real(), array, element);
   }
-  Value* load(Value* array, int v) { return build_.load(build_.reals(), at(array, build_.index(0), v)); }
-  void store(Value* value, Value* array, int v) { build_.store(value, at(array, build_.index(0), v)); }
+  Value* load(Value* array, int v) {
+    return build_.load(build_.reals(), at(array, build_.index(0), v));
+  }
+  void store(Value* value, Value* array, int v) {
+    build_.store(value, at(array, build_.index(0), v));
+  }
 
   void multiply(Value* first_key, int rows);
   void take_maximum(Value* score, int v);
   bool has_mods() const { return spec_.masked || spec_.score.kind != plan::ScoreForm::Kind::plain; }
-  std::unique_ptr<ModEmitter> prepare(const ir::Graph& graph, const plan::ModFacts& facts, DType real,
-                                    std::size_t words);
+  std::unique_ptr<ModEmitter> prepare(const ir::Graph& graph, const plan::ModFacts& facts,
+                                      DType real, std::size_t words);
   Value* modified(ModEmitter& mod, int v, Value* score, Value*& poison);
   Value* bits_of(Value* reals) {
     return build_.CreateBitCast(reals, build_.vector(build_.getIntNTy(real_bits())));
@@ -133,14 +139,14 @@ void BlockEmitter::multiply_queries() {
     });
   });
   if (plan_.rows == 1) return;
-  build_.when(build_.CreateICmpSLT(count_, rows), [&] {
-    build_.loop(build_.index(0), count_, 1, [&](Value* k) { multiply(k, 1); });
-  });
+  build_.when(build_.CreateICmpSLT(count_, rows),
+              [&] { build_.loop(build_.index(0), count_, 1, [&](Value* k) { multiply(k, 1); }); });
 }
 
 // The part of a mod that is computed once per call.
-std::unique_ptr<ModEmitter> BlockEmitter::prepare(const ir::Graph& graph, const plan::ModFacts& facts,
-                                                DType real, std::size_t words) {
+std::unique_ptr<ModEmitter> BlockEmitter::prepare(const ir::Graph& graph,
+                                                  const plan::ModFacts& facts, DType real,
+                                                  std::size_t words) {
   auto mod = std::make_unique<ModEmitter>(
       build_, graph,
       ModOptions{.facts = facts, .real = real, .words = pointer(words), .vectors = plan_.vectors});
@@ -162,7 +168,8 @@ std::unique_ptr<ModEmitter> BlockEmitter::prepare(const ir::Graph& graph, const 
   }
   mod->queries(q, active);
   if (mod->staged() > 0) {
-    const auto bytes = static_cast<std::uint64_t>(mod->staged() * plan_.key_block * plan_.width() * 8);
+    const auto bytes =
+        static_cast<std::uint64_t>(mod->staged() * plan_.key_block * plan_.width() * 8);
     llvm::IRBuilder<> entry(&*build_.GetInsertBlock()->getParent()->getEntryBlock().begin());
     auto* room = entry.CreateAlloca(build_.getInt8Ty(), build_.getInt64(bytes));
     room->setAlignment(llvm::Align(64));
@@ -196,7 +203,8 @@ void BlockEmitter::apply_mods() {
 
   Value* indices = pointer(offsetof(BlockArgs, indices));
   build_.loop(build_.index(0), count_, 1, [&](Value* i) {
-    Value* kv = build_.CreateLoad(build_.getInt32Ty(), build_.element(build_.getInt32Ty(), indices, i));
+    Value* kv =
+        build_.CreateLoad(build_.getInt32Ty(), build_.element(build_.getInt32Ty(), indices, i));
     if (score_mod) score_mod->key(kv, i);
     if (mask) mask->key(kv, i);
     for (int v = 0; v < plan_.vectors; ++v) {
@@ -219,11 +227,10 @@ void BlockEmitter::apply_mods() {
       build_.store(score, address);
       take_maximum(score, v);
       if (poison != nullptr) {
-        build_.when(any(poison),
-                    [&] {
-                      build_.CreateStore(build_.getInt64(1), pointer(offsetof(BlockArgs, poisoned)));
-                    },
-                    true);
+        build_.when(
+            any(poison),
+            [&] { build_.CreateStore(build_.getInt64(1), pointer(offsetof(BlockArgs, poisoned))); },
+            true);
       }
     }
   });
@@ -240,7 +247,8 @@ void BlockEmitter::weigh() {
     Value* block = load(block_maximum_[static_cast<std::size_t>(v)], 0);
     Value* now = build_.larger(block, old);
     if (spec_.careful) {
-      Value* nan = build_.CreateOr(build_.CreateFCmpUNO(block, block), build_.CreateFCmpUNO(old, old));
+      Value* nan =
+          build_.CreateOr(build_.CreateFCmpUNO(block, block), build_.CreateFCmpUNO(old, old));
       now = build_.CreateSelect(nan, build_.numbers(std::numeric_limits<double>::quiet_NaN()), now);
     }
     store(now, maxima, v);
@@ -264,7 +272,8 @@ void BlockEmitter::weigh() {
     build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
       for (int v = 0; v < plan_.vectors; ++v) {
         Value* address = at(sums, d, v);
-        Value* scaled = build_.CreateFMul(build_.load(build_.reals(), address), factor[static_cast<std::size_t>(v)]);
+        Value* scaled = build_.CreateFMul(build_.load(build_.reals(), address),
+                                          factor[static_cast<std::size_t>(v)]);
         build_.store(scaled, address);
       }
     });
@@ -297,7 +306,8 @@ void BlockEmitter::add_values() {
     Values c;
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < plan_.vectors; ++v)
-        c.push_back(build_.load(build_.reals(), at(sums, build_.CreateNSWAdd(first, build_.index(r)), v)));
+        c.push_back(
+            build_.load(build_.reals(), at(sums, build_.CreateNSWAdd(first, build_.index(r)), v)));
     }
     c = accumulate(build_,
                    {.rows = rows,
@@ -319,7 +329,8 @@ void BlockEmitter::add_values() {
   const std::int64_t rest = plan_.value_dim % plan_.rows;
   const std::int64_t whole = plan_.value_dim - rest;
   if (whole > 0)
-    build_.loop(build_.index(0), build_.index(whole), plan_.rows, [&](Value* d) { add(d, plan_.rows); });
+    build_.loop(build_.index(0), build_.index(whole), plan_.rows,
+                [&](Value* d) { add(d, plan_.rows); });
   if (rest > 0) add(build_.index(whole), static_cast<int>(rest));
 }
 
@@ -327,7 +338,11 @@ void BlockEmitter::add_values() {
 
 base::Hash key(const BlockSpec& spec) {
   base::Hasher hasher;
-  hasher.add("forward block").add(hash(spec.plan)).add(spec.score.kind).add(spec.masked).add(spec.careful);
+  hasher.add("forward block")
+      .add(hash(spec.plan))
+      .add(spec.score.kind)
+      .add(spec.masked)
+      .add(spec.careful);
   if (spec.score.kind != plan::ScoreForm::Kind::plain)
     hasher.add(spec.score.graph.hash()).add(hash(spec.score_facts));
   if (spec.masked) hasher.add(spec.mask.hash()).add(hash(spec.mask_facts));

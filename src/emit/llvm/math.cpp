@@ -84,10 +84,15 @@ Value* in_line(Builder& build, Op op, Value* x) {
   return op == Op::exp ? inline_exp(build, x) : inline_tanh(build, x);
 }
 
-// 1 / (1 + exp(-x)) without its overflow: left of 0 as e / (1 + e), where e = exp(x) may be tiny.
+// 1 / (1 + exp(-x)). In fp32 exp would overflow where the result is still a number: there, left of
+// 0, it is e / (1 + e) with e = exp(x). In fp64 the interpreter's exp overflows as well.
 Value* sigmoid(Builder& build, Value* x) {
   llvm::Type* type = x->getType();
   Value* one = llvm::ConstantFP::get(type, 1.0);
+  if (type->getScalarType()->isDoubleTy()) {
+    Value* e = emit_math(build, Op::exp, {build.CreateFNeg(x)});
+    return build.CreateFDiv(one, build.CreateFAdd(one, e));
+  }
   Value* minus = build.CreateFNeg(build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
   Value* e = emit_math(build, Op::exp, {minus});
   Value* left = build.CreateFCmpOLT(x, llvm::ConstantFP::get(type, 0.0));

@@ -9,8 +9,8 @@
 
 namespace treadle::emit {
 
-// turns: how often; numbers: [0] and [1] are factor and summand, [2] gets a value that depends on all. Returns the
-// number of floating-point operations done.
+// turns: how often; numbers: [0] and [1] are factor and summand, [2] gets a value that depends on
+// all. Returns the number of floating-point operations done.
 using PeakKernel = std::int64_t(std::int64_t turns, void* numbers);
 
 struct PeakSpec {

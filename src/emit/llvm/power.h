@@ -13,8 +13,8 @@ Value* round_up(Builder& build, Value* x);
 Value* scale_down(Builder& build, Value* x, Value* n);
 
 // 2^(s - m) for a whole m >= s, or 0 where s is far below m, -inf included. The fraction of s is
-// taken before m is subtracted, so changing m by a whole number changes the result by an exact power of two.
-// NaN gives NaN. 2.1 ulp in f32.
+// taken before m is subtracted, so changing m by a whole number changes the result by an exact
+// power of two. NaN gives NaN. 2.1 ulp in f32.
 Value* power_below(Builder& build, Value* s, Value* m);
 
 }  // namespace treadle::emit

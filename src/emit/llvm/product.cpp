@@ -23,7 +23,8 @@ Values step(Builder& build, const Product& p, Value* a, Value* b, Values c) {
     for (int v = 0; v < p.vectors; ++v) {
       Value*& sum = c[static_cast<std::size_t>(r * p.vectors + v)];
       Value* next = build.fma(factor, columns[static_cast<std::size_t>(v)], sum);
-      sum = p.skip_hidden ? build.CreateSelect(hidden[static_cast<std::size_t>(v)], sum, next) : next;
+      sum =
+          p.skip_hidden ? build.CreateSelect(hidden[static_cast<std::size_t>(v)], sum, next) : next;
     }
   }
   return c;
@@ -48,9 +49,8 @@ Values accumulate(Builder& build, const Product& p, Values c) {
     const std::int64_t depth = fixed->getSExtValue();
     const std::int64_t whole = depth - depth % unroll;
     if (whole > 0) {
-      c = build.loop(zero, build.index(whole), unroll, c, [&](Value* k, const Values& now) {
-        return steps(build, p, k, unroll, now);
-      });
+      c = build.loop(zero, build.index(whole), unroll, c,
+                     [&](Value* k, const Values& now) { return steps(build, p, k, unroll, now); });
     }
     return steps(build, p, build.index(whole), depth - whole, std::move(c));
   }

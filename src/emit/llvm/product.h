@@ -2,8 +2,8 @@
 //
 //   S^T: A = K    B = Q^T         O^T: A = V^T  B = P^T
 //
-// C stays in registers while k runs; k ascends and every element of C has one chain of additions, so
-// its bits do not depend on how many rows and vectors are worked on side by side.
+// C stays in registers while k runs; k ascends and every element of C has one chain of additions,
+// so its bits do not depend on how many rows and vectors are worked on side by side.
 #pragma once
 
 #include "emit/llvm/builder.h"

@@ -1,0 +1,90 @@
+#include "cli/peak.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <vector>
+
+#include "emit/llvm/peak.h"
+
+namespace treadle::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(const std::function<void()>& work) {
+  const auto start = Clock::now();
+  work();
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+constexpr int fewest = 9, most = 60;  // turns
+constexpr double long_enough = 1500;  // milliseconds
+constexpr double dropped = 0.93;      // of the best loop seen
+
+}  // namespace
+
+Peak::Peak(const plan::Target& target, DType compute, Executor& executor)
+    : engine_({}), executor_(executor), compute_(compute) {
+  const emit::PeakSpec spec{target, compute};
+  loop_ =
+      engine_.function<emit::PeakKernel>(key(spec), target, [&] { return emit::emit_peak(spec); });
+}
+
+double Peak::measure() {
+  constexpr std::int64_t turns = 40000;
+  std::atomic<std::int64_t> flops{0};
+  const double ms = milliseconds([&] {
+    executor_.run(executor_.threads(), [&](std::int64_t) {
+      float singles[] = {0.999F, 0.001F, 0};
+      double doubles[] = {0.999, 0.001, 0};
+      flops += loop_(turns, compute_ == DType::f64 ? static_cast<void*>(doubles) : singles);
+    });
+  });
+  return static_cast<double>(flops) / ms / 1e6;
+}
+
+Share measure_share(Peak& peak, double flops, const std::function<void()>& work) {
+  std::vector<double> times, shares;
+  double best = 0;
+  double total = 0;
+  double before = peak.measure();
+  for (int turn = 0;
+       turn < most && (turn < fewest || total < long_enough || times.size() < fewest / 2); ++turn) {
+    const double ms = milliseconds(work);
+    const double after = peak.measure();
+    best = std::max({best, before, after});
+    if (std::min(before, after) >= dropped * best) {
+      times.push_back(ms);
+      shares.push_back(flops / ms / 1e6 / ((before + after) / 2));
+    }
+    total += ms;
+    before = after;
+  }
+  if (times.empty()) {  // the machine never held still
+    times.push_back(milliseconds(work));
+    shares.push_back(flops / times.back() / 1e6 / best);
+  }
+  const double ms = median(times);
+  return {ms, flops / ms / 1e6, median(shares)};
+}
+
+double measure_ratio(const std::function<void()>& base, const std::function<void()>& work) {
+  std::vector<double> ratios;
+  double total = 0;
+  for (int turn = 0; turn < most && (turn < fewest || total < long_enough); ++turn) {
+    const double first = milliseconds(base);
+    const double second = milliseconds(work);
+    ratios.push_back(first / second);
+    total += first + second;
+  }
+  return median(ratios);
+}
+
+}  // namespace treadle::cli

@@ -1,0 +1,43 @@
+// What this machine can do at the moment, and a piece of work beside it.
+//
+// Clocks move and machines are shared, so a time means little by itself: the loop of multiply-adds
+// runs right before and after the work, and what counts is the share of it that the work reaches.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "jit/engine.h"
+#include "plan/target.h"
+#include "treadle/dtype.h"
+#include "treadle/executor.h"
+
+namespace treadle::cli {
+
+class Peak {
+ public:
+  Peak(const plan::Target& target, DType compute, Executor& executor);
+
+  // GFLOP/s of the loop on all of the executor's threads, now.
+  double measure();
+
+ private:
+  jit::Engine engine_;
+  Executor& executor_;
+  DType compute_;
+  std::function<std::int64_t(std::int64_t, void*)> loop_;
+};
+
+struct Share {
+  double ms = 0, gflops = 0, share = 0;  // medians
+};
+
+// Of work that does so many floating-point operations. A turn beside which the loop dropped is
+// taken again.
+Share measure_share(Peak& peak, double flops, const std::function<void()>& work);
+
+// How many times as long `base` takes as `work`, turn by turn; the median.
+double measure_ratio(const std::function<void()>& base, const std::function<void()>& work);
+
+}  // namespace treadle::cli

@@ -1,0 +1,146 @@
+// Every function of floats over dense sweeps, within 4 ulp of the interpreter in fp64.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "agreement.h"
+#include "fuzz.h"
+#include "ir/builder.h"
+#include "ir/interpret.h"
+#include "random_graph.h"
+
+namespace treadle::test {
+namespace {
+
+using ir::Input;
+using ir::Op;
+
+constexpr double allowed = 4;
+
+// All sizes, by their bits; then where functions bend; then what is special.
+std::vector<double> sweep(Random& random, DType real, int count) {
+  std::vector<double> points;
+  std::uniform_int_distribution<std::uint64_t> bits;
+  for (int i = 0; i < count; ++i) {
+    switch (i % 4) {
+      case 0:
+        points.push_back(real == DType::f32 ? static_cast<double>(std::bit_cast<float>(
+                                                  static_cast<std::uint32_t>(bits(random))))
+                                            : std::bit_cast<double>(bits(random)));
+        break;
+      case 1: points.push_back(random_real(random, -2, 2)); break;
+      case 2: points.push_back(random_real(random, -160, 160)); break;
+      case 3:
+        points.push_back(
+            std::ldexp(random_real(random, -2, 2), static_cast<int>(random_int(random, -40, 12))));
+        break;
+    }
+  }
+  for (const double special : special_reals) points.push_back(special);
+  for (double x = -1100; x <= 1100; x += 0.5) points.push_back(x);
+  for (double& x : points) x = real == DType::f32 ? static_cast<double>(static_cast<float>(x)) : x;
+  return points;
+}
+
+double rounded(double value, DType real) {
+  return real == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+// The largest error of an operation over all points, in units of the last place.
+double worst_error(const ir::OpInfo& row, const Setting& setting, const std::vector<double>& x,
+                   const std::vector<double>& y) {
+  ir::Builder make;
+  std::vector<ir::NodeId> operands{make.input(Input::score)};
+  if (row.arity == 2) operands.push_back(make.input(Input::grad));
+  const ir::Graph graph = make.finish({make.apply(row.op, operands)});
+  const ModRunner run(graph, setting);
+
+  Tile tile;
+  for (int i = 0; i < setting.width(); ++i) tile.q.push_back(i);
+  const auto keys = static_cast<int>(x.size() / tile.q.size());
+  for (int i = 0; i < keys; ++i) tile.keys.push_back(i);
+  tile.score.assign(x.begin(), x.begin() + tile.pairs());
+  tile.grad.assign(y.begin(), y.begin() + tile.pairs());
+  const std::vector<double> got = run(tile, {}).reals[0];
+  ir::Interpreter<double> right(graph, {});
+  right({.score = tile.score, .grad = tile.grad}, tile.pairs());
+
+  double worst = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    double want = right.reals(0)[i];
+    if (std::isinf(rounded(want, setting.real)) || std::isinf(got[i]))
+      want = rounded(want, setting.real);
+    const double error = ulps(got[i], want, setting.real);
+    worst = std::max(worst, error);
+    if (error > allowed) {
+      ADD_FAILURE() << fmt::format("{}({}, {}) is {}, should be {}: {} ulp", row.text, x[i], y[i],
+                                   got[i], want, error);
+      return worst;
+    }
+  }
+  return worst;
+}
+
+TEST(Math, IsWithin4UlpOnEveryTarget) {
+  for (const plan::Target& target : targets_here()) {
+    for (const bool libmvec : {true, false}) {
+      if (libmvec && !target.libmvec) continue;
+      for (const DType real : {DType::f32, DType::f64}) {
+        Setting setting{
+            .target = target, .facts = {.checked = false}, .compute = DType::f32, .real = real};
+        setting.target.libmvec = libmvec;
+        SCOPED_TRACE(to_text(setting));
+        Random random = rng(7);
+        const std::vector<double> x = sweep(random, real, fuzz_count(100'000));
+        std::vector<double> y = sweep(random, real, fuzz_count(100'000));
+        std::ranges::shuffle(y, random);
+        for (const ir::OpInfo& row : ir::op_table()) {
+          if (row.rule != ir::Rule::real) continue;
+          const double worst = worst_error(row, setting, x, y);
+          RecordProperty(fmt::format("{}_{}_{}_{}_{}", row.text, name_of(real), target.name,
+                                     setting.lanes(), libmvec ? "libmvec" : "libm"),
+                         fmt::format("{:.2f}", worst));
+        }
+      }
+    }
+  }
+}
+
+// The kernel's lanes may be those of another float than the graph's.
+TEST(Math, WorksForAnyNumberOfLanes) {
+  for (const plan::Target& target : targets_here()) {
+    for (const DType compute : {DType::f32, DType::f64}) {
+      for (const DType real : {DType::f32, DType::f64}) {
+        const Setting setting{
+            .target = target, .facts = {.checked = false}, .compute = compute, .real = real};
+        SCOPED_TRACE(to_text(setting));
+        std::vector<double> x, y;
+        for (int i = 0; i < 64; ++i) {
+          x.push_back(rounded(0.03 * i, real));
+          y.push_back(rounded(1.5 - 0.02 * i, real));
+        }
+        for (const ir::OpInfo& row : ir::op_table()) {
+          if (row.rule == ir::Rule::real) worst_error(row, setting, x, y);
+        }
+      }
+    }
+  }
+}
+
+TEST(Math, Exp2OfZeroIsExactlyOne) {
+  ir::Builder make;
+  const ir::Graph graph = make.finish({make(Op::exp2, make.input(Input::score))});
+  for (const plan::Target& target : targets_here()) {
+    const Setting setting{.target = target, .facts = {.checked = false}};
+    const Outcomes got = ModRunner(graph, setting)(
+        {.q = {0, 1}, .keys = {0, 1, 2}, .score = {0.0, -0.0, 1.0, -1.0, 127.0, -149.0}}, {});
+    const std::vector<double> want{1, 1, 2, 0.5, 0x1p127, 0x1p-149};
+    EXPECT_EQ(got.reals[0], want) << to_text(setting);
+  }
+}
+
+}  // namespace
+}  // namespace treadle::test

@@ -1,0 +1,82 @@
+// A ModEmitter in a small kernel of its own, to be compared with the interpreter.
+//
+//   Setting setting{.target = plan::find_target("haswell"), .facts = {.narrow = true}, .vectors =
+//   2}; ModRunner run(graph, setting); Outcomes got = run({.q = {4, 5, 6}, .keys = {0, 1, 7},
+//   .score = scores}, views); got.reals[0][run.at(key, query)]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "emit/llvm/mod.h"
+#include "emit/llvm/module.h"
+#include "ir/graph.h"
+#include "plan/target.h"
+#include "treadle/view.h"
+
+namespace treadle::test {
+
+struct Setting {
+  plan::Target target;
+  plan::ModFacts facts;
+  DType compute = DType::f32;  // what the lanes are counted by
+  DType real = DType::f32;     // what the graph is evaluated in
+  int vectors = 1;
+
+  [[nodiscard]] int lanes() const { return target.lanes(compute); }
+  [[nodiscard]] std::int64_t width() const { return std::int64_t{vectors} * lanes(); }
+};
+
+// "haswell narrow checked f64 ..."
+std::string to_text(const Setting& setting);
+
+// Every target that this machine can run, and one whose vectors are twice as wide as its registers.
+std::vector<plan::Target> targets_here();
+
+// One tile of queries and a block of ascending keys. score and grad have a value for each key and,
+// within it, each query.
+struct Tile {
+  std::int32_t b = 0, h = 0;
+  std::vector<std::int32_t> q, keys;
+  std::vector<double> score = {}, grad = {};
+
+  [[nodiscard]] std::int64_t pairs() const {
+    return static_cast<std::int64_t>(q.size() * keys.size());
+  }
+};
+
+// By output, then by pair: key * queries + query. What is of another type than asked for is
+// converted.
+struct Outcomes {
+  std::vector<std::vector<double>> reals;
+  std::vector<std::vector<std::int64_t>> integers;  // bools are 0 and 1
+  std::vector<std::vector<std::uint8_t>> poison;
+};
+
+class ModRunner {
+ public:
+  ModRunner(const ir::Graph& graph, const Setting& setting);
+
+  Outcomes operator()(const Tile& tile, const std::vector<ConstView>& views) const;
+
+  // Reads that are staged.
+  [[nodiscard]] int staged() const { return staged_; }
+
+ private:
+  emit::Module emit(const std::string& name);
+
+  ir::Graph graph_;
+  Setting setting_;
+  int staged_ = 0;
+  void* kernel_ = nullptr;
+};
+
+// The words of mod.h, for memory bound to a graph's slots.
+std::vector<std::int64_t> words_of(const std::vector<ConstView>& views);
+
+// Does the last axis of each have stride 1?
+std::vector<bool> unit_strides(const std::vector<ConstView>& views);
+
+}  // namespace treadle::test
