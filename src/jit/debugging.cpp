@@ -3,6 +3,7 @@
 // does not show them.
 #include "jit/debugging.h"
 
+#include <llvm/Config/llvm-config.h>
 #include <llvm/ExecutionEngine/Orc/Debugging/PerfSupportPlugin.h>
 #include <llvm/ExecutionEngine/Orc/TargetProcess/JITLoaderGDB.h>
 #include <llvm/ExecutionEngine/Orc/TargetProcess/JITLoaderPerf.h>
@@ -14,14 +15,26 @@
 #include <llvm/ExecutionEngine/Orc/EPCDebugObjectRegistrar.h>
 #endif
 
+#include <cstdint>
+#include <memory>
 #include <type_traits>
 
 #include "base/error.h"
+#include "jit/perf_header.h"
 
 namespace treadle::jit {
 namespace {
 
 using llvm::orc::ExecutorAddr;
+
+// The head of the file is written along with the first kernel.
+auto tell_perf_kernel(const char* data, std::uint64_t bytes) {
+  auto result = llvm_orc_registerJITLoaderPerfImpl(data, bytes);
+#if LLVM_VERSION_MAJOR < 22
+  clear_perf_flags();
+#endif
+  return result;
+}
 
 #ifdef TREADLE_ELF_DEBUG_OBJECTS
 // A template, because the constructor lost an argument between two releases.
@@ -43,12 +56,13 @@ std::unique_ptr<Plugin> make_plugin(llvm::orc::ExecutionSession& session) {
 }  // namespace
 
 void tell_perf(llvm::orc::ExecutionSession& session, llvm::orc::ObjectLinkingLayer& objects) {
+  // Kernels carry neither line numbers nor tables for unwinding.
   objects.addPlugin(std::make_unique<llvm::orc::PerfSupportPlugin>(
       session.getExecutorProcessControl(),
       ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfStart),
       ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfEnd),
-      ExecutorAddr::fromPtr(&llvm_orc_registerJITLoaderPerfImpl),
-      /*EmitDebugInfo=*/true, /*EmitUnwindInfo=*/true));
+      ExecutorAddr::fromPtr(&tell_perf_kernel),
+      /*EmitDebugInfo=*/false, /*EmitUnwindInfo=*/false));
 }
 
 void tell_gdb(llvm::orc::ExecutionSession& session, llvm::orc::ObjectLinkingLayer& objects) {

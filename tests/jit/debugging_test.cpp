@@ -36,6 +36,7 @@ TEST(Debugging, PerfGetsAFile) {
   std::stringstream content;
   content << std::ifstream(path, std::ios::binary).rdbuf();
   EXPECT_THAT(content.str(), testing::HasSubstr("kernel"));
+  EXPECT_EQ(content.str().substr(32, 8), std::string(8, '\0')) << "perf refuses other flags";
 }
 
 TEST(Debugging, GdbGetsAnEntry) {
