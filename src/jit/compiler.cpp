@@ -16,7 +16,7 @@ namespace treadle::jit {
 namespace {
 
 constexpr const char* pipeline =
-    "function(early-cse,instcombine,simplifycfg,loop-mssa(licm),early-cse)";
+    "function(early-cse,instcombine<no-verify-fixpoint>,simplifycfg,loop-mssa(licm),early-cse)";
 
 void verify(const llvm::Module& module) {
   std::string message;
