@@ -39,7 +39,8 @@ int visit(dl_phdr_info* loaded, std::size_t /*size*/, void* found) {
     const std::uintptr_t begin = loaded->dlpi_addr + segment.p_vaddr;
     if (segment.p_type == PT_LOAD && here - begin < segment.p_memsz) ours = true;
     if (segment.p_type == PT_NOTE && id.empty()) {
-      id = find_id({reinterpret_cast<const char*>(begin), segment.p_memsz});
+      const auto* notes = reinterpret_cast<const char*>(begin);  // NOLINT: it comes as an integer
+      id = find_id({notes, segment.p_memsz});
     }
   }
   if (ours) *static_cast<std::string*>(found) = id;
