@@ -113,7 +113,8 @@ Outcome run_variant(const Variant& variant, const Sizes& sizes,
   const Data data = random_data(sizes, ready.key_heads);
   const Results results = compute(ready.options, data, executor, report, "f32");
 
-  const Prepared exact_ready = variant.prepare(sizes, DType::f64);
+  Prepared exact_ready = variant.prepare(sizes, DType::f64);
+  exact_ready.options.backend = Backend::reference;
   const Results exact =
       compute(exact_ready.options, converted(data, DType::f64), executor, report, "f64");
 

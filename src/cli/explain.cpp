@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "cli/assembly.h"
 #include "cli/capture_option.h"
 #include "cli/commands.h"
 #include "cli/table.h"
@@ -26,6 +27,7 @@ struct Request {
   std::vector<std::string> captures;  // name:dtype:rank
   std::vector<std::string> gradients;
   bool json = false;
+  AssemblyRequest assembly;
 };
 
 struct Stage {
@@ -122,6 +124,10 @@ void explain_and_print(const Request& request) {
   options.score_mod = parse(request.score, captures);
   options.mask = parse(request.mask, captures);
   options.gradients = request.gradients;
+  if (request.assembly.wanted) {
+    fmt::print("{}", assembly_text(options, request.assembly));
+    return;
+  }
   const Explained explained = explain(options);
   if (request.json) {
     print_json(explained, captures);
@@ -157,7 +163,19 @@ void add_explain(CLI::App& program) {
       ->add_option("--gradient", request->gradients,
                    "The name of a capture whose gradient is wanted. Repeatable")
       ->allow_extra_args(false);
-  command->add_flag("--json", request->json, "Print a list of {stage, text, hash}");
+  CLI::Option* json =
+      command->add_flag("--json", request->json, "Print a list of {stage, text, hash}");
+  CLI::Option* assembly = command->add_flag("--asm", request->assembly.wanted,
+                                            "Print the forward kernels as assembly instead");
+  assembly->excludes(json);
+  command
+      ->add_option("--target", request->assembly.target,
+                   "The processor that --asm is for; this one if not given")
+      ->needs(assembly);
+  command->add_option("--dim", request->assembly.dim, "Head dim of the kernels that --asm prints")
+      ->check(CLI::Range(1, 4096).description(""))
+      ->capture_default_str()
+      ->needs(assembly);
   command->callback([request] { explain_and_print(*request); });
 }
 

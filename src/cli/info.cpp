@@ -5,6 +5,7 @@
 #include "cli/libraries.h"
 #include "cli/machine.h"
 #include "cli/table.h"
+#include "plan/target.h"
 #include "treadle/version.h"
 
 namespace treadle::cli {
@@ -27,6 +28,7 @@ void info(Format format) {
   table.add({"target", "cpu", machine.cpu});
   table.add({"target", "vector extensions", machine.vector_extensions});
   table.add({"target", "cores", machine.cores});
+  table.add({"target", "kernels", to_text(plan::host_target())});
   for (const Library& library : libraries()) {
     table.add({"library", library.name, library.version});
   }

@@ -10,6 +10,8 @@
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
 
+#include "jit/engine.h"
+
 namespace treadle::cli {
 namespace {
 
@@ -31,6 +33,7 @@ std::string dlpack_version() {
 std::vector<Library> libraries() {
   return {{"fmt", from_decimal(FMT_VERSION)},
           {"oneTBB", TBB_runtime_version()},
+          {"LLVM", jit::llvm_version()},
           {"xxhash", from_decimal(XXH_versionNumber())},
           {"dlpack", dlpack_version()},
           {"CLI11", CLI11_VERSION},

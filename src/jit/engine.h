@@ -70,4 +70,7 @@ class Engine {
 std::string assembly_of(emit::Module module, const plan::Target& target);
 std::string object_of(emit::Module module, const plan::Target& target);
 
+// "19.1.7"
+std::string llvm_version();
+
 }  // namespace treadle::jit

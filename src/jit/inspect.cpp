@@ -1,4 +1,6 @@
 // Code that is looked at or taken elsewhere, not run.
+#include <llvm/Config/llvm-config.h>
+
 #include "jit/compiler.h"
 #include "jit/engine.h"
 
@@ -15,5 +17,7 @@ std::string object_of(emit::Module module, const plan::Target& target) {
   compiler.optimise(*module.module);
   return compiler.object(*module.module);
 }
+
+std::string llvm_version() { return LLVM_VERSION_STRING; }
 
 }  // namespace treadle::jit

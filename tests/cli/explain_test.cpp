@@ -49,6 +49,20 @@ TEST(Explain, Gated) { expect_golden(gated, "explain_gated.txt"); }
 TEST(Explain, NothingGiven) { expect_golden({"explain"}, "explain_nothing.txt"); }
 TEST(Explain, JsonOfGated) { expect_golden(with(gated, "--json"), "explain_gated.json.txt"); }
 
+TEST(Explain, AssemblyForAnyProcessor) {
+  const auto assembly = [](const std::string& target) {
+    return run_program({"explain", "--mask", "q >= kv", "--asm", "--target", target}).out;
+  };
+  EXPECT_THAT(assembly("haswell"),
+              AllOf(HasSubstr("vfmadd"), HasSubstr("ymm"), HasSubstr("# where the mask decides")));
+  EXPECT_THAT(assembly("icelake-server"), AllOf(HasSubstr("vfmadd"), HasSubstr("zmm")));
+  EXPECT_THAT(assembly("aarch64"), HasSubstr("fmla"));
+  EXPECT_THAT(assembly("x86-64"), HasSubstr("mulps"));
+  const Ran unknown = run_program({"explain", "--asm", "--target", "z80"});
+  EXPECT_NE(unknown.exit_code, 0);
+  EXPECT_THAT(unknown.err, HasSubstr("there is no target \"z80\""));
+}
+
 TEST(Explain, JsonIsAListOfStages) {
   const Ran ran = run_program(with(alibi, "--json"));
   ASSERT_EQ(ran.exit_code, 0) << ran.err;

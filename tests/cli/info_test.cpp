@@ -35,8 +35,8 @@ TEST(Info, JsonTellsVersionsMachineAndLibraries) {
   EXPECT_GE(facts.at("target/cores").get<int>(), 1);
   for (const char* name :
        {"treadle/compiler", "target/architecture", "target/cpu", "target/vector extensions",
-        "library/fmt", "library/oneTBB", "library/xxhash", "library/dlpack", "library/CLI11",
-        "library/nlohmann-json", "library/libpng"}) {
+        "target/kernels", "library/fmt", "library/oneTBB", "library/LLVM", "library/xxhash",
+        "library/dlpack", "library/CLI11", "library/nlohmann-json", "library/libpng"}) {
     ASSERT_TRUE(facts.contains(name)) << name;
     EXPECT_NE(facts.at(name), "") << name;
   }

@@ -1,8 +1,10 @@
 #include "emit/llvm/module.h"
 
+#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/Module.h>
 #include <llvm/Support/raw_ostream.h>
+#include <llvm/TargetParser/Triple.h>
 
 namespace treadle::emit {
 
@@ -21,7 +23,11 @@ Module make_module(const std::string& name, const plan::Target& target) {
   Module made;
   made.context = std::make_unique<llvm::LLVMContext>();
   made.module = std::make_unique<llvm::Module>(name, *made.context);
+#if LLVM_VERSION_MAJOR >= 21
+  made.module->setTargetTriple(llvm::Triple(target.triple));
+#else
   made.module->setTargetTriple(target.triple);
+#endif
   return made;
 }
 

@@ -1,0 +1,20 @@
+// The kernels of a forward call as assembly, for any processor of plan's table.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "treadle/attention.h"
+
+namespace treadle::cli {
+
+struct AssemblyRequest {
+  bool wanted = false;
+  std::string target;  // empty: this machine's own
+  std::int64_t dim = 64;
+};
+
+// Of f32 kernels for ordinary calls: reads stay inside, queries in their own order.
+std::string assembly_text(const Options& options, const AssemblyRequest& request);
+
+}  // namespace treadle::cli
