@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 #include <fnmatch.h>
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,12 +14,6 @@
 
 namespace treadle::cli {
 namespace {
-
-struct Request {
-  std::string pattern = "*";
-  int threads = 0;
-  bool list = false, json = false;
-};
 
 std::vector<BenchCase> chosen(const std::string& pattern) {
   std::vector<BenchCase> cases;
@@ -88,7 +81,9 @@ void add_row(Table& table, const BenchCase& c, const Measured& m) {
              m.note});
 }
 
-void bench(const Request& request) {
+}  // namespace
+
+void bench(const BenchRequest& request) {
   const std::vector<BenchCase> cases = chosen(request.pattern);
   if (request.list) {
     for (const BenchCase& c : cases) fmt::print("{}\n", c.name);
@@ -104,23 +99,6 @@ void bench(const Request& request) {
     }
   }
   print(table, request.json ? Format::json : Format::text);
-}
-
-}  // namespace
-
-void add_bench(CLI::App& program) {
-  CLI::App* command =
-      program.add_subcommand("bench", "Measures: times, sizes, shares of what the machine can do");
-  command->footer("Example:\n  treadle bench --case 'layout-*'");
-  auto request = std::make_shared<Request>();
-  command->add_option("--case", request->pattern, "Only cases of this name; * and ? match")
-      ->capture_default_str();
-  command->add_option("--threads", request->threads, "Threads; 0 is one per core")
-      ->check(CLI::Range(0, 4096).description(""))
-      ->capture_default_str();
-  command->add_flag("--list", request->list, "Print the names of the cases and stop");
-  command->add_flag("--json", request->json, "Print a list of objects, one per case");
-  command->callback([request] { bench(*request); });
 }
 
 }  // namespace treadle::cli

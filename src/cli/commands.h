@@ -1,15 +1,59 @@
-// The subcommands. Each adds itself to the program and runs when the command line names it; what
-// goes wrong is thrown as treadle::Error.
+// The subcommands: what each can be asked, and the call that answers on stdout. What goes wrong is
+// thrown as treadle::Error. Requests come from command_line.cpp.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/assembly.h"
+#include "cli/demo_variants.h"
 
 namespace treadle::cli {
 
-void add_info(CLI::App& program);
-void add_explain(CLI::App& program);
-void add_mask(CLI::App& program);
-void add_demo(CLI::App& program);
-void add_bench(CLI::App& program);
+struct InfoRequest {
+  bool json = false;
+};
+
+struct ExplainRequest {
+  std::string score = "score";
+  std::string mask = "true";
+  std::vector<std::string> captures;  // name:dtype:rank
+  std::vector<std::string> gradients;
+  bool json = false;
+  AssemblyRequest assembly;
+};
+
+struct MaskRequest {
+  std::string expression;
+  std::string pattern;
+  std::vector<std::string> parameters, captures;
+  std::int64_t queries = 0, keys = 0, batch = 0, head = 0;
+  std::int64_t tile = 0;  // 0: not given
+  std::string order;
+  std::string output;
+  bool list = false, json = false;
+};
+
+struct DemoRequest {
+  Sizes sizes;
+  std::int64_t queries = 0;  // 0: as many as keys
+  int threads = 0;           // 0: one per core
+  double tolerance = 1e-4;
+  std::vector<std::string> variants;  // none: all
+  bool json = false;
+};
+
+struct BenchRequest {
+  std::string pattern = "*";
+  int threads = 0;  // 0: one per core
+  bool list = false, json = false;
+};
+
+void info(const InfoRequest& request);
+void explain(const ExplainRequest& request);
+void mask(const MaskRequest& request);
+void demo(DemoRequest request);
+void bench(const BenchRequest& request);
 
 }  // namespace treadle::cli

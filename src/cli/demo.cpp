@@ -2,9 +2,7 @@
 // runs.
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,15 +16,6 @@
 
 namespace treadle::cli {
 namespace {
-
-struct Request {
-  Sizes sizes;
-  std::int64_t queries = 0;  // 0: as many as keys
-  int threads = 0;           // 0: one per core
-  double tolerance = 1e-4;
-  std::vector<std::string> variants;  // none: all
-  bool json = false;
-};
 
 struct Row {
   Variant variant;
@@ -42,7 +31,7 @@ std::vector<Variant> chosen(const std::vector<std::string>& names) {
   return variants;
 }
 
-std::vector<Row> run_all(const Request& request, const std::shared_ptr<Executor>& executor) {
+std::vector<Row> run_all(const DemoRequest& request, const std::shared_ptr<Executor>& executor) {
   const Progress progress;
   const std::vector<Variant> variants = chosen(request.variants);
   std::vector<Row> rows;
@@ -109,7 +98,9 @@ void print_text(const std::vector<Row>& rows, const Sizes& sizes, int threads) {
       "computation in f64, in units of the largest number in that tensor.\n");
 }
 
-void demo(Request request) {
+}  // namespace
+
+void demo(DemoRequest request) {
   request.sizes.queries = request.queries > 0 ? request.queries : request.sizes.keys;
   const std::shared_ptr<Executor> executor = tbb_executor(request.threads);
   const std::vector<Row> rows = run_all(request, executor);
@@ -123,44 +114,6 @@ void demo(Request request) {
     base::fail("demo: {}: {} has an error of {:.1e}; at most {:.1e} is right", row.variant.name,
                row.outcome.worst, row.outcome.error, request.tolerance);
   }
-}
-
-std::vector<std::string> variant_names() {
-  std::vector<std::string> names;
-  for (const Variant& variant : demo_variants()) names.push_back(variant.name);
-  return names;
-}
-
-}  // namespace
-
-void add_demo(CLI::App& program) {
-  CLI::App* command = program.add_subcommand(
-      "demo", "Runs variants of attention, forward and backward: times, and errors against f64");
-  command->footer("Example:\n  treadle demo --length 256 --variant causal --variant alibi");
-  auto request = std::make_shared<Request>();
-  // Without a description of its own, help says "INT" instead of the whole range.
-  CLI::Validator a_length = CLI::Range(1, std::numeric_limits<int>::max());
-  a_length.description("");
-  const auto length = [&](const char* name, std::int64_t& value, const char* what) {
-    return command->add_option(name, value, what)->check(a_length);
-  };
-  length("--batch", request->sizes.batch, "Sequences")->capture_default_str();
-  length("--heads", request->sizes.heads, "Heads of the queries")->capture_default_str();
-  length("--length", request->sizes.keys, "Keys, and queries")->capture_default_str();
-  length("--queries", request->queries, "Queries, if not as many as keys");
-  length("--dim", request->sizes.dim, "Numbers in a query, a key and a value")
-      ->capture_default_str();
-  command->add_option("--threads", request->threads, "Threads; 0 is one per core")
-      ->check(CLI::Range(0, 4096).description(""))
-      ->capture_default_str();
-  command->add_option("--tolerance", request->tolerance, "A larger error than this is a failure")
-      ->check(CLI::Range(0.0, 1.0).description(""))
-      ->capture_default_str();
-  command->add_option("--variant", request->variants, "One of them instead of all. Repeatable")
-      ->check(CLI::IsMember(variant_names()))
-      ->allow_extra_args(false);
-  command->add_flag("--json", request->json, "Print a list of objects, one per variant");
-  command->callback([request] { demo(*request); });
 }
 
 }  // namespace treadle::cli

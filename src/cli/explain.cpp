@@ -21,15 +21,6 @@
 namespace treadle::cli {
 namespace {
 
-struct Request {
-  std::string score = "score";
-  std::string mask = "true";
-  std::vector<std::string> captures;  // name:dtype:rank
-  std::vector<std::string> gradients;
-  bool json = false;
-  AssemblyRequest assembly;
-};
-
 struct Stage {
   std::string name;
   std::string text;
@@ -44,7 +35,7 @@ struct Explained {
   ir::Graph score_mod, mask;
 };
 
-Explained explain(const Options& options) {
+Explained stages_of(const Options& options) {
   compile(options);  // checks everything that a call would, and heeds TREADLE_DUMP
 
   Explained done;
@@ -118,7 +109,9 @@ void print_text(const Explained& explained, const std::vector<Capture>& captures
   fmt::print("\n{}", table.to_text());
 }
 
-void explain_and_print(const Request& request) {
+}  // namespace
+
+void explain(const ExplainRequest& request) {
   const std::vector<Capture> captures = captures_from(request.captures);
   Options options;
   options.score_mod = parse(request.score, captures);
@@ -128,55 +121,12 @@ void explain_and_print(const Request& request) {
     fmt::print("{}", assembly_text(options, request.assembly));
     return;
   }
-  const Explained explained = explain(options);
+  const Explained explained = stages_of(options);
   if (request.json) {
     print_json(explained, captures);
   } else {
     print_text(explained, captures, request.gradients);
   }
-}
-
-}  // namespace
-
-void add_explain(CLI::App& program) {
-  CLI::App* command = program.add_subcommand(
-      "explain", "What the compiler makes of a score mod and a mask: graphs, derivative, hashes");
-  command->footer(
-      "Example:\n"
-      "  treadle explain \"score + slopes[h] * (kv - q)\" --mask \"q >= kv\" \\\n"
-      "      --capture slopes:f32:1 --gradient slopes\n\n"
-      "A SCORE that begins with a minus goes last, after --.");
-  auto request = std::make_shared<Request>();
-  command->add_option(
-      "SCORE", request->score,
-      "The new score, from score, b, h, q, kv and captures; \"score\" if not given");
-  command->add_option(
-      "--mask", request->mask,
-      "Which pairs see each other, from b, h, q, kv and captures; all if not given");
-  // One value each: otherwise an option would swallow the SCORE that follows it.
-  command
-      ->add_option(
-          "--capture", request->captures,
-          "A buffer that the mods read, as name:dtype:rank; rank 0 is a number. Repeatable")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--gradient", request->gradients,
-                   "The name of a capture whose gradient is wanted. Repeatable")
-      ->allow_extra_args(false);
-  CLI::Option* json =
-      command->add_flag("--json", request->json, "Print a list of {stage, text, hash}");
-  CLI::Option* assembly = command->add_flag("--asm", request->assembly.wanted,
-                                            "Print the forward kernels as assembly instead");
-  assembly->excludes(json);
-  command
-      ->add_option("--target", request->assembly.target,
-                   "The processor that --asm is for; this one if not given")
-      ->needs(assembly);
-  command->add_option("--dim", request->assembly.dim, "Head dim of the kernels that --asm prints")
-      ->check(CLI::Range(1, 4096).description(""))
-      ->capture_default_str()
-      ->needs(assembly);
-  command->callback([request] { explain_and_print(*request); });
 }
 
 }  // namespace treadle::cli

@@ -1,6 +1,4 @@
 // treadle info: what to write into a bug report.
-#include <memory>
-
 #include "cli/commands.h"
 #include "cli/libraries.h"
 #include "cli/machine.h"
@@ -19,7 +17,9 @@ constexpr const char* compiler = "GCC " __VERSION__;
 constexpr const char* compiler = "unknown";
 #endif
 
-void info(Format format) {
+}  // namespace
+
+void info(const InfoRequest& request) {
   const Machine machine = this_machine();
   Table table({"about", "name", "value"});
   table.add({"treadle", "version", version()});
@@ -32,18 +32,7 @@ void info(Format format) {
   for (const Library& library : libraries()) {
     table.add({"library", library.name, library.version});
   }
-  print(table, format);
-}
-
-}  // namespace
-
-void add_info(CLI::App& program) {
-  CLI::App* command = program.add_subcommand(
-      "info", "Versions, the machine and its vector extensions: what a bug report needs");
-  command->footer("Example:\n  treadle info --json");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print a list of {about, name, value}");
-  command->callback([json] { info(*json ? Format::json : Format::text); });
+  print(table, request.json ? Format::json : Format::text);
 }
 
 }  // namespace treadle::cli

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,17 +30,6 @@ using layout::Mask;
 constexpr std::int64_t usual_height = 48;  // three vectors of AVX-512
 constexpr std::int64_t block = 128;        // what FlexAttention's masks are made of
 
-struct Request {
-  std::string expression;
-  std::string pattern;
-  std::vector<std::string> parameters, captures;
-  std::int64_t queries = 0, keys = 0, batch = 0, head = 0;
-  std::int64_t tile = 0;  // 0: not given
-  std::string order;
-  std::string output;
-  bool list = false, json = false;
-};
-
 // What was found out about a mask. Densities are shares of all pairs.
 struct Report {
   std::string title;
@@ -54,7 +42,7 @@ struct Report {
 // --- the mask
 // -------------------------------------------------------------------------------------
 
-std::string title_of(const Request& request) {
+std::string title_of(const MaskRequest& request) {
   std::string title = request.pattern;
   for (const std::string& parameter : request.parameters) title += ' ' + parameter;
   if (request.expression.empty()) return title.empty() ? "true" : title;
@@ -62,7 +50,7 @@ std::string title_of(const Request& request) {
 }
 
 // Pattern and text together: what both show, for the wanted batch and head.
-MaskMod mask_of(const Request& request, const Extent& extent) {
+MaskMod mask_of(const MaskRequest& request, const Extent& extent) {
   MaskMod mask;
   if (!request.pattern.empty()) {
     mask = pattern_mask(request.pattern, request.parameters, extent);
@@ -80,7 +68,7 @@ MaskMod mask_of(const Request& request, const Extent& extent) {
   };
 }
 
-layout::Tiles tiles_of(const Request& request, const Mask& mask, const Extent& extent,
+layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Extent& extent,
                        Executor& executor) {
   const bool choose = request.order == "auto" || (request.order.empty() && request.tile == 0);
   if (choose) {
@@ -96,7 +84,8 @@ layout::Tiles tiles_of(const Request& request, const Mask& mask, const Extent& e
   return {order, extent.queries, request.tile == 0 ? usual_height : request.tile};
 }
 
-Report look_at(const Request& request, const Mask& mask, const Extent& extent, Executor& executor) {
+Report look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
+               Executor& executor) {
   Report report{.title = title_of(request), .extent = extent};
   const layout::Tiles tiles = tiles_of(request, mask, extent, executor);
   const auto start = std::chrono::steady_clock::now();
@@ -150,7 +139,9 @@ void print_text(const Report& report, const layout::Picture& drawing) {
              to_text(tiles.order()), tiles.height());
 }
 
-void mask(const Request& request) {
+}  // namespace
+
+void mask(const MaskRequest& request) {
   if (request.list) return print(pattern_table(), request.json ? Format::json : Format::text);
   if (request.expression.empty() && request.pattern.empty()) {
     base::fail("mask: neither a mask nor a --pattern is given; treadle mask --help shows both");
@@ -177,55 +168,6 @@ void mask(const Request& request) {
   } else {
     print_text(report, drawn(terminal_grid(extent)));
   }
-}
-
-}  // namespace
-
-void add_mask(CLI::App& program) {
-  CLI::App* command = program.add_subcommand(
-      "mask", "Draws a mask, and tells the work that it leaves: pairs, runs, square blocks");
-  command->footer(
-      "Example:\n"
-      "  treadle mask \"q >= kv && q - kv < 256\" --q 1024\n"
-      "  treadle mask \"ids[q] == ids[kv]\" --capture ids:i32=0*100,1*28,2*128 --q 256 -o ids.png\n"
-      "  treadle mask --pattern fixed --param window=128 --q 1024 --order identity --tile 32\n\n"
-      "A pattern and a MASK together show what both show. Captures have values here:\n"
-      "name:dtype=values or name:dtype:shape=values, where 7*100 is a hundred times 7 and @FILE\n"
-      "the numbers of a file; a single number is a scalar.");
-  auto request = std::make_shared<Request>();
-  CLI::Validator a_length = CLI::Range(1, std::numeric_limits<int>::max());
-  a_length.description("");
-  CLI::Validator a_number = CLI::Range(0, std::numeric_limits<int>::max());
-  a_number.description("");
-  command->add_option("MASK", request->expression,
-                      "Which pairs see each other, from b, h, q, kv and captures");
-  command->add_option("--pattern", request->pattern, "A mask by its name");
-  // One value each: otherwise an option would swallow the MASK that follows it.
-  command
-      ->add_option("--param", request->parameters,
-                   "A parameter of the pattern, as name=number or name=list. Repeatable")
-      ->allow_extra_args(false);
-  command->add_flag("--list", request->list, "Show the patterns and their parameters");
-  command->add_option("--q", request->queries, "Queries")->check(a_length);
-  command->add_option("--kv", request->keys, "Keys, if not as many as queries")->check(a_length);
-  command->add_option("--batch", request->batch, "Which batch to look at")
-      ->check(a_number)
-      ->capture_default_str();
-  command->add_option("--head", request->head, "Which head to look at")
-      ->check(a_number)
-      ->capture_default_str();
-  command->add_option("--capture", request->captures, "A buffer that the mask reads. Repeatable")
-      ->allow_extra_args(false);
-  command->add_option(
-      "--order", request->order,
-      fmt::format("Which queries share a tile: {}, or auto, the default", order_forms));
-  command
-      ->add_option("--tile", request->tile,
-                   "Queries in a tile, 48 if not given; without --order they are in their order")
-      ->check(a_length);
-  command->add_option("-o,--output", request->output, "Also draw into this file, .png or .svg");
-  command->add_flag("--json", request->json, "Print numbers, as a list of one object; no drawing");
-  command->callback([request] { mask(*request); });
 }
 
 }  // namespace treadle::cli

@@ -2,16 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "json_rows.h"
 #include "run_program.h"
 
 namespace treadle::cli {
 namespace {
 
-using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -27,39 +26,39 @@ std::vector<std::string> tiny(const std::vector<std::string>& more = {}) {
 }
 
 // The rows by variant.
-std::map<std::string, json> rows_of(const Ran& ran) {
+std::map<std::string, Row> variants_of(const Ran& ran) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  std::map<std::string, json> rows;
-  for (const json& row : json::parse(ran.out)) rows[row.at("variant")] = row;
+  std::map<std::string, Row> rows;
+  for (const Row& row : rows_of(ran.out)) rows[row.texts.at("variant")] = row;
   return rows;
 }
 
 TEST(Demo, EveryVariantIsRightAndComplete) {
-  const std::map<std::string, json> rows = rows_of(run_program(tiny({"--json"})));
+  const std::map<std::string, Row> rows = variants_of(run_program(tiny({"--json"})));
   EXPECT_EQ(rows.size(), 9U);
   for (const auto& [name, row] : rows) {
     SCOPED_TRACE(name);
-    EXPECT_TRUE(row.at("what").is_string());
-    EXPECT_GT(row.at("visible").get<double>(), 0);
-    EXPECT_LE(row.at("visible").get<double>(), 1);
-    EXPECT_GT(row.at("forward_ms").get<double>(), 0);
-    EXPECT_GT(row.at("backward_ms").get<double>(), 0);
-    EXPECT_LT(row.at("largest_error").get<double>(), 1e-4);
-    EXPECT_TRUE(row.at("worst").is_string());
-    EXPECT_EQ(row.at("batch"), 2);
-    EXPECT_EQ(row.at("heads"), 4);
-    EXPECT_EQ(row.at("key_heads"), name == "gqa" ? 1 : 4);
-    EXPECT_EQ(row.at("queries"), 16);
-    EXPECT_EQ(row.at("keys"), 16);
-    EXPECT_EQ(row.at("dim"), 8);
-    EXPECT_EQ(row.at("threads"), 2);
+    EXPECT_TRUE(row.texts.contains("what"));
+    EXPECT_GT(row.numbers.at("visible"), 0);
+    EXPECT_LE(row.numbers.at("visible"), 1);
+    EXPECT_GT(row.numbers.at("forward_ms"), 0);
+    EXPECT_GT(row.numbers.at("backward_ms"), 0);
+    EXPECT_LT(row.numbers.at("largest_error"), 1e-4);
+    EXPECT_TRUE(row.texts.contains("worst"));
+    EXPECT_EQ(row.numbers.at("batch"), 2);
+    EXPECT_EQ(row.numbers.at("heads"), 4);
+    EXPECT_EQ(row.numbers.at("key_heads"), name == "gqa" ? 1 : 4);
+    EXPECT_EQ(row.numbers.at("queries"), 16);
+    EXPECT_EQ(row.numbers.at("keys"), 16);
+    EXPECT_EQ(row.numbers.at("dim"), 8);
+    EXPECT_EQ(row.numbers.at("threads"), 2);
   }
 }
 
 TEST(Demo, VisibleCountsPairs) {
-  const std::map<std::string, json> rows = rows_of(run_program(tiny({"--json"})));
+  const std::map<std::string, Row> rows = variants_of(run_program(tiny({"--json"})));
   const auto pairs = [&](const char* name) {
-    return rows.at(name).at("visible").get<double>() * 16 * 16;
+    return rows.at(name).numbers.at("visible") * 16 * 16;
   };
   EXPECT_EQ(pairs("full"), 16 * 16);
   EXPECT_EQ(pairs("causal"), 16 * 17 / 2);
@@ -71,15 +70,16 @@ TEST(Demo, ResultsDoNotDependOnThreads) {
   const auto error = [](const char* threads) {
     const Ran ran = run_program({"demo", "--heads", "2", "--length", "24", "--dim", "8",
                                  "--threads", threads, "--variant", "relative", "--json"});
-    return rows_of(ran).at("relative").at("largest_error");
+    return variants_of(ran).at("relative").numbers.at("largest_error");
   };
   EXPECT_EQ(error("1"), error("3"));
 }
 
 TEST(Demo, QueriesAndKeysMayDiffer) {
-  const std::map<std::string, json> rows = rows_of(run_program(tiny({"--queries", "5", "--json"})));
-  EXPECT_EQ(rows.at("full").at("queries"), 5);
-  EXPECT_EQ(rows.at("full").at("keys"), 16);
+  const std::map<std::string, Row> rows =
+      variants_of(run_program(tiny({"--queries", "5", "--json"})));
+  EXPECT_EQ(rows.at("full").numbers.at("queries"), 5);
+  EXPECT_EQ(rows.at("full").numbers.at("keys"), 16);
 }
 
 TEST(Demo, TextIsATableOfTheChosenVariants) {
@@ -96,7 +96,7 @@ TEST(Demo, TooLargeAnErrorFails) {
   const Ran ran = run_program(tiny({"--variant", "full", "--tolerance", "0", "--json"}));
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.err, AllOf(StartsWith("treadle: demo: full: "), HasSubstr(" has an error of ")));
-  EXPECT_EQ(json::parse(ran.out).size(), 1U) << "the table is printed all the same";
+  EXPECT_EQ(rows_of(ran.out).size(), 1U) << "the table is printed all the same";
 }
 
 TEST(Demo, DumpShowsWhatWasCompiled) {

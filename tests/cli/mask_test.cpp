@@ -4,17 +4,16 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <vector>
 
+#include "json_rows.h"
 #include "run_program.h"
 
 namespace treadle::cli {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -70,8 +69,8 @@ TEST(Mask, EveryPatternOfTheListCanBeDrawn) {
       {"prefix_lm", {"lengths=20"}},
       {"tree", {"parents=-1,0*63"}}};
   std::vector<std::string> names;
-  for (const json& row : json::parse(run_program({"mask", "--list", "--json"}).out)) {
-    names.push_back(row.at("pattern"));
+  for (const Row& row : rows_of(run_program({"mask", "--list", "--json"}).out)) {
+    names.push_back(row.texts.at("pattern"));
   }
   ASSERT_EQ(names.size(), given.size());
   for (std::size_t i = 0; i < given.size(); ++i) {
@@ -82,9 +81,9 @@ TEST(Mask, EveryPatternOfTheListCanBeDrawn) {
     }
     const Ran ran = run_program(arguments);
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
-    const json row = json::parse(ran.out).at(0);
-    EXPECT_GT(row.at("visible"), 0.0) << names[i];
-    EXPECT_LE(row.at("visible"), row.at("runs")) << names[i];
+    const Row row = rows_of(ran.out).at(0);
+    EXPECT_GT(row.numbers.at("visible"), 0.0) << names[i];
+    EXPECT_LE(row.numbers.at("visible"), row.numbers.at("runs")) << names[i];
   }
 }
 
@@ -96,7 +95,7 @@ TEST(Mask, CapturesHaveValues) {
     }
     const Ran ran = run_program(arguments);
     EXPECT_EQ(ran.exit_code, 0) << ran.err;
-    return ran.exit_code == 0 ? 16 * json::parse(ran.out).at(0).at("visible").get<double>() : -1;
+    return ran.exit_code == 0 ? 16 * rows_of(ran.out).at(0).numbers.at("visible") : -1;
   };
   EXPECT_EQ(visible({"ids:i32=0,0,1,1"}, "ids[q] == ids[kv]"), 8);
   EXPECT_EQ(visible({"ids:i64=0*3,7"}, "ids[q] == ids[kv]"), 10);
@@ -113,7 +112,7 @@ TEST(Mask, BatchAndHead) {
   const Ran ran = run_program({"mask", "kv < 2 * b + h", "--q", "2", "--kv", "10", "--batch", "3",
                                "--head", "1", "--json"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_EQ(json::parse(ran.out).at(0).at("visible"), 0.7);
+  EXPECT_EQ(rows_of(ran.out).at(0).numbers.at("visible"), 0.7);
 }
 
 TEST(Mask, WritesPictures) {
