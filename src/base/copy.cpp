@@ -27,6 +27,16 @@ void copy_line(const View& to, std::int64_t to_offset, const ConstView& from,
   }
 }
 
+using CopyLine = void (*)(const View&, std::int64_t, const ConstView&, std::int64_t);
+
+CopyLine copy_line_for(DType to, DType from) {
+  return visit_dtype(to, [from](auto to_tag) {
+    return visit_dtype(from, [](auto from_tag) -> CopyLine {
+      return copy_line<typename decltype(to_tag)::type, typename decltype(from_tag)::type>;
+    });
+  });
+}
+
 // The next index in row-major order over all axes but the last; false after the last one.
 bool advance(Dims& index, const Dims& shape) {
   for (std::size_t axis = index.size(); axis-- > 0;) {
@@ -50,17 +60,11 @@ void copy(const View& to, const ConstView& from) {
          to_string(to.shape()));
   }
   if (to.count() == 0) return;
-  visit_dtype(to.dtype(), [&](auto to_tag) {
-    visit_dtype(from.dtype(), [&](auto from_tag) {
-      using To = typename decltype(to_tag)::type;
-      using From = typename decltype(from_tag)::type;
-      Dims index(to.rank() == 0 ? 0 : to.shape().size() - 1);
-      do {
-        copy_line<To, From>(to, offset_of(index, to.strides()), from,
-                            offset_of(index, from.strides()));
-      } while (advance(index, to.shape()));
-    });
-  });
+  const CopyLine line = copy_line_for(to.dtype(), from.dtype());
+  Dims index(to.rank() == 0 ? 0 : to.shape().size() - 1);
+  do {
+    line(to, offset_of(index, to.strides()), from, offset_of(index, from.strides()));
+  } while (advance(index, to.shape()));
 }
 
 Tensor convert(const ConstView& from, DType dtype) {

@@ -1,8 +1,6 @@
 // In: a sheet; out: SVG. Rectangles of one colour that follow each other share one path.
 #include <fmt/format.h>
 
-#include <iterator>
-
 #include "layout/picture_sheet.h"
 
 namespace treadle::layout {
@@ -48,22 +46,21 @@ std::string to_svg(const Picture& picture) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
       "viewBox=\"0 0 {0} {1}\" shape-rendering=\"crispEdges\">\n",
       sheet.width, sheet.height);
-  const auto to = std::back_inserter(svg);
   const auto& rectangles = sheet.rectangles;
   for (std::size_t i = 0; i < rectangles.size();) {
     const Colour colour = rectangles[i].colour;
-    fmt::format_to(to, "<path fill=\"{}\" d=\"", hex(colour));
+    svg += fmt::format("<path fill=\"{}\" d=\"", hex(colour));
     for (; i < rectangles.size() && rectangles[i].colour == colour; ++i) {
       const Rectangle& r = rectangles[i];
-      fmt::format_to(to, "M{} {}h{}v{}h-{}z", r.x, r.y, r.width, r.height, r.width);
+      svg += fmt::format("M{} {}h{}v{}h-{}z", r.x, r.y, r.width, r.height, r.width);
     }
     svg += "\"/>\n";
   }
-  fmt::format_to(to, "<g fill=\"{}\" font-family=\"monospace\" font-size=\"{}\">\n", hex(ink),
-                 font_size);
+  svg += fmt::format("<g fill=\"{}\" font-family=\"monospace\" font-size=\"{}\">\n", hex(ink),
+                     font_size);
   for (const Text& text : sheet.texts) {
-    fmt::format_to(to, "<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n", text.x,
-                   text.y + baseline, name_of(text.anchor), escaped(text.text));
+    svg += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"{}\">{}</text>\n", text.x,
+                       text.y + baseline, name_of(text.anchor), escaped(text.text));
   }
   return svg + "</g>\n</svg>\n";
 }
