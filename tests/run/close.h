@@ -35,6 +35,25 @@ inline bool same_kind(double a, double b) {
 
 }  // namespace detail
 
+// Infinities and NaN where they are expected, and finite numbers near: absolutely below 1 and
+// relatively above.
+inline void expect_alike(const Rows& got, const Rows& expected, double tolerance) {
+  const auto check = [&](const Tensor& a, const Tensor& b, const char* what) {
+    ASSERT_EQ(a.shape(), b.shape());
+    const Array x{ConstView(a)}, y{ConstView(b)};
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      ASSERT_PRED2(detail::same_kind, x.data[i], y.data[i]) << what << ", element " << i;
+      if (std::isfinite(y.data[i])) {
+        ASSERT_NEAR(x.data[i], y.data[i], tolerance * std::max(1.0, std::abs(y.data[i])))
+            << what << ", element " << i;
+      }
+    }
+  };
+  check(got.max, expected.max, "max");
+  check(got.lse, expected.lse, "lse");
+  check(got.out, expected.out, "out");
+}
+
 // `narrow` is the definition in f32, `wide` in f64: how far apart they are tells how much rounding
 // matters. Scores must not round (fill_eighths), so that nothing but the mods' functions and the
 // sums does; elements of V are at most 2.

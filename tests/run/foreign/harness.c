@@ -2,16 +2,20 @@
 // exits with 0 if the two agree. DIM, VALUE_DIM and WIDTH come from the test that made the kernel.
 typedef long long int64;
 
-struct BlockArgs {
+struct TileArgs {
   const void *keys, *values;
   const int* indices;
   int64 count;
   const void* queries;
-  void *scores, *sums, *maximum, *weight;
   const int* rows;
   int64 active, b, h;
   const int64 *score_words, *mask_words;
   int64* poisoned;
+};
+
+struct BlockArgs {
+  struct TileArgs tile;
+  void *scores, *sums, *maximum, *weight;
 };
 
 void kernel(const struct BlockArgs*);
@@ -80,8 +84,9 @@ void _start(void) {
     rows[i] = FIRST_QUERY + i;
     maximum[i] = -__builtin_inff();
   }
-  const struct BlockArgs args = {keys, values, indices, KEYS,  queries, scores,      sums, maximum,
-                                 weight, rows, WIDTH,   0,     1,       score_words, 0,    &poisoned};
+  const struct BlockArgs args = {
+      {keys, values, indices, KEYS, queries, rows, WIDTH, 0, 1, score_words, 0, &poisoned},
+      scores, sums, maximum, weight};
   kernel(&args);
   leave(poisoned != 0 ? 2 : check());
 }
