@@ -50,7 +50,8 @@ std::shared_ptr<Executor> executor_of(const Call& call) {
 api::Bindings bindings_of(const Attention::Compiled& compiled, const std::vector<Capture>& bound) {
   return {.score_mod = memory_of(compiled.score_mod.slots(), bound),
           .score = memory_of(compiled.cpu->score().graph.slots(), bound),
-          .mask = memory_of(compiled.mask.slots(), bound)};
+          .mask = memory_of(compiled.mask.slots(), bound),
+          .derivative = memory_of(compiled.joint.graph.slots(), bound)};
 }
 
 void check_layout(std::string_view call, const Attention::Compiled& compiled, const Extents& e,
@@ -193,6 +194,25 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
   if (dlse) api::check_tensor("backward", "dlse", *dlse, shapes.lse);
   const std::vector<Capture> bound = api::bind("backward", compiled_->captures, call.captures);
 
+  check_layout("backward", *compiled_,
+               api::check_inputs("backward", api::spec_of(inputs.q), api::spec_of(inputs.k),
+                                 api::spec_of(inputs.v)),
+               call.layout);
+  Backward result;
+  bool have = false;  // dq, dk and dv
+  if (compiled_->backend == Backend::cpu) {
+    result = {Tensor(shapes.dq.dtype, shapes.dq.shape),
+              Tensor(shapes.dk.dtype, shapes.dk.shape),
+              Tensor(shapes.dv.dtype, shapes.dv.shape),
+              {}};
+    const BackwardViews views{result.dq, result.dk, result.dv, {}};
+    have = compiled_->cpu->backward(
+        inputs, saved, dout, dlse, scale_of(*compiled_, inputs.q.size(3)),
+        bindings_of(*compiled_, bound), call.layout, views, *executor_of(call));
+    if (have && compiled_->gradients.empty()) return result;
+  }
+
+  // Gradients of captures are the reference's, so far.
   reference::Derivative derivative{.joint = compiled_->joint,
                                    .memory = memory_of(compiled_->joint.graph.slots(), bound),
                                    .wanted = {},
@@ -207,7 +227,7 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
       reference::backward(problem_of(*compiled_, inputs, bound),
                           {.out = saved.out, .lse = saved.lse, .dout = dout, .dlse = dlse},
                           derivative, *executor_of(call));
-  Backward result{std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
+  if (!have) result = {std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
   for (std::size_t i = 0; i < compiled_->gradients.size(); ++i) {
     result.captures.push_back({compiled_->gradients[i], std::move(done.captured[i])});
   }

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "layout/choose.h"
 #include "plan/mod_facts.h"
-#include "run/forward.h"
+#include "run/backward.h"
 #include "run/poison.h"
 
 namespace treadle::api {
@@ -136,8 +136,10 @@ const std::shared_ptr<Executor>& default_executor() {
   return *executor;
 }
 
-Cpu::Cpu(const ir::Graph& score_mod, const ir::Graph& mask, const std::string& target)
+Cpu::Cpu(const ir::Graph& score_mod, const ir::Graph& derivative, const ir::Graph& mask,
+         const std::string& target)
     : score_mod_(score_mod),
+      derivative_(derivative),
       mask_(mask),
       score_(plan::score_form(score_mod)),
       target_(target_named(target)),
@@ -239,17 +241,72 @@ void Cpu::forward(const Inputs& inputs, double scale, const Bindings& bound, con
                                     .score_words = words_of(bound.score),
                                     .mask_words = words_of(bound.mask)};
   if (const auto where = run::forward(*kernels, problem, executor, process().scratch)) {
-    run::report({.q = inputs.q,
-                 .k = inputs.k,
-                 .scale = scale,
-                 .score_mod = score_mod_,
-                 .score_memory = bound.score_mod,
-                 .mask = mask_,
-                 .mask_memory = bound.mask,
-                 .layout = &layout},
-                *where);
+    report(inputs, scale, bound, layout, *where);
   }
   written.deliver();
+}
+
+void Cpu::report(const Inputs& inputs, double scale, const Bindings& bound,
+                 const layout::Layout& layout, const run::Poisoned& where) const {
+  run::report({.q = inputs.q,
+               .k = inputs.k,
+               .scale = scale,
+               .score_mod = score_mod_,
+               .score_memory = bound.score_mod,
+               .mask = mask_,
+               .mask_memory = bound.mask,
+               .layout = &layout},
+              where);
+}
+
+std::shared_ptr<run::BackwardKernels> Cpu::backward_kernels(const Inputs& inputs,
+                                                            const Bindings& bound,
+                                                            const layout::Layout& layout) const {
+  std::shared_ptr<run::ForwardKernels> forward = kernels(inputs, bound, layout);
+  plan::ModFacts facts;
+  facts.checked = false;
+  if (score_.kind == plan::ScoreForm::Kind::general) {
+    facts =
+        plan::find_facts(derivative_, bound.derivative, extent_of(inputs), layout.tiles().order());
+  }
+  const std::unique_lock lock(mutex_);
+  for (const std::shared_ptr<run::BackwardKernels>& known : known_backward_)
+    if (&known->forward() == forward.get() && known->derivative_facts() == facts) return known;
+  known_backward_.push_back(std::make_shared<run::BackwardKernels>(
+      process().engine, std::move(forward), derivative_, std::move(facts)));
+  return known_backward_.back();
+}
+
+bool Cpu::backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                   const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
+                   const Layout& given, const BackwardViews& results, Executor& executor) const {
+  const layout::Extent extent = extent_of(inputs);
+  // Without a pair there is nothing to add to the zeros that results begin with.
+  if (extent.batch == 0 || extent.heads == 0 || extent.queries == 0 || extent.keys == 0)
+    return true;
+  const Layout made =
+      given.empty() ? make_layout(extent, compute_type(inputs), bound, executor) : given;
+  const layout::Layout& layout = made.held()->layout;
+  const std::shared_ptr<run::BackwardKernels> kernels = backward_kernels(inputs, bound, layout);
+  const Rows q(inputs.q), k(inputs.k), v(inputs.v), out(saved.out), gradient(dout);
+  const run::BackwardProblem problem{.q = q.view,
+                                     .k = k.view,
+                                     .v = v.view,
+                                     .out = out.view,
+                                     .dout = gradient.view,
+                                     .lse = saved.lse,
+                                     .dlse = dlse,
+                                     .dq = results.dq,
+                                     .dk = results.dk,
+                                     .dv = results.dv,
+                                     .scale = scale,
+                                     .layout = &layout,
+                                     .score_words = words_of(bound.score),
+                                     .mask_words = words_of(bound.mask),
+                                     .derivative_words = words_of(bound.derivative)};
+  const run::BackwardDone done = run::backward(*kernels, problem, executor, process().scratch);
+  if (done.poisoned) report(inputs, scale, bound, layout, *done.poisoned);
+  return !done.not_a_number;
 }
 
 }  // namespace treadle::api

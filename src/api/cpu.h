@@ -11,7 +11,8 @@
 #include "ir/graph.h"
 #include "plan/score_form.h"
 #include "plan/target.h"
-#include "run/forward_kernels.h"
+#include "run/backward_kernels.h"
+#include "run/forward.h"
 #include "treadle/attention.h"
 
 namespace treadle::api {
@@ -19,12 +20,14 @@ namespace treadle::api {
 // The captures of one call, by the slots of the graphs that read them.
 struct Bindings {
   std::vector<ConstView> score_mod, score, mask;  // score: ScoreForm's graph
+  std::vector<ConstView> derivative;
 };
 
 class Cpu {
  public:
   // Graphs are simplified. An empty target name is the machine's own.
-  Cpu(const ir::Graph& score_mod, const ir::Graph& mask, const std::string& target);
+  Cpu(const ir::Graph& score_mod, const ir::Graph& derivative, const ir::Graph& mask,
+      const std::string& target);
 
   [[nodiscard]] const plan::Target& target() const { return target_; }
   [[nodiscard]] const ir::Graph& mask() const { return mask_; }
@@ -41,17 +44,31 @@ class Cpu {
   void forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& layout,
                const ForwardViews& results, Executor& executor) const;
 
+  // Gradients of q, k and v. Inputs and results have been checked, results are new tensors of ours.
+  // False if something is not a number: then nothing in the results means anything, and the
+  // reference has to tell where it belongs.
+  bool backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
+                const Layout& layout, const BackwardViews& results, Executor& executor) const;
+
   // The kernels of a kind of call, made when first needed.
   std::shared_ptr<run::ForwardKernels> kernels(const Inputs& inputs, const Bindings& bound,
                                                const layout::Layout& layout) const;
 
  private:
-  ir::Graph score_mod_, mask_;
+  std::shared_ptr<run::BackwardKernels> backward_kernels(const Inputs& inputs,
+                                                         const Bindings& bound,
+                                                         const layout::Layout& layout) const;
+  [[noreturn]] void report(const Inputs& inputs, double scale, const Bindings& bound,
+                           const layout::Layout& layout, const run::Poisoned& where) const;
+
+  ir::Graph score_mod_, derivative_, mask_;
   plan::ScoreForm score_;
   plan::Target target_;
   bool sees_all_;  // the mask is true
   mutable std::shared_mutex mutex_;
   mutable std::vector<std::shared_ptr<run::ForwardKernels>> known_;
+  mutable std::vector<std::shared_ptr<run::BackwardKernels>> known_backward_;
 };
 
 // oneTBB on all cores, made once.

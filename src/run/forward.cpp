@@ -5,13 +5,10 @@
 #include "base/parallel.h"
 #include "plan/schedule.h"
 #include "run/forward_worker.h"
+#include "run/key_blocks.h"
 
 namespace treadle::run {
 namespace {
-
-bool read_in_place(const ConstView& view, DType compute) {
-  return view.dtype() == compute && (view.stride(2) == view.size(3) || view.size(2) == 1);
-}
 
 // Which kernel takes tiles of 1, 2, 3 vectors' worth of queries. A size that few tiles have is not
 // worth a kernel of its own: the next larger one pads them.
@@ -39,25 +36,21 @@ std::optional<Poisoned> forward(ForwardKernels& kernels, const ForwardProblem& p
   const layout::Layout& layout = *problem.layout;
   const int lanes = spec.target.lanes(spec.compute);
   const std::int64_t chunk = plan::chunk_length(problem.k.size(2));
-  const bool copies_k = !read_in_place(problem.k, spec.compute);
-  const bool copies_v = !read_in_place(problem.v, spec.compute);
+  const bool copies = needs_copy(problem.k, spec.compute) || needs_copy(problem.v, spec.compute);
   const std::int64_t most_queries = kernels.plan(plan::most_vectors).width();
-  const plan::Schedule schedule =
-      plan::schedule(layout, {.key_heads = problem.k.size(1),
-                              .most_queries = most_queries,
-                              .tiles_per_group = plan::tiles_per_group(
-                                  kernels.plan(plan::most_vectors), copies_k || copies_v),
-                              .threads = executor.threads(),
-                              .chunk = chunk,
-                              .weights = plan::tile_weights(spec.target, spec.compute)});
+  const plan::Schedule schedule = plan::schedule(
+      layout, {.key_heads = problem.k.size(1),
+               .most_queries = most_queries,
+               .tiles_per_group = plan::tiles_per_group(kernels.plan(plan::most_vectors), copies),
+               .threads = executor.threads(),
+               .chunk = chunk,
+               .weights = plan::tile_weights(spec.target, spec.compute)});
 
   ForwardShared shared{.kernels = kernels,
                        .problem = problem,
                        .schedule = schedule,
                        .chunk = chunk,
                        .most_queries = most_queries,
-                       .copies_k = copies_k,
-                       .copies_v = copies_v,
                        .vectors = kernel_vectors(layout.tiles(), lanes),
                        .pieces_left = std::vector<std::atomic<std::int64_t>>(schedule.cuts.size())};
   const Scratch::Lease partial = scratch.take();

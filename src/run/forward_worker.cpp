@@ -6,27 +6,14 @@
 #include <limits>
 #include <numbers>
 
-#include "base/element.h"
 #include "run/blocks.h"
+#include "run/key_blocks.h"
 
 namespace treadle::run {
 namespace {
 
-// Keys that are read where they are come in stretches at least this long; shorter ones are copied
-// side by side.
-constexpr std::int64_t shortest_in_place = 16;
 // Tiles share blocks of keys as long as this many more keys pass than each has to look at.
 constexpr double most_shared = 1.25;
-
-const std::byte* row_base(const ConstView& view, std::int64_t b, std::int64_t h) {
-  const std::int64_t offset = b * view.stride(0) + h * view.stride(1);
-  return static_cast<const std::byte*>(view.data()) +
-         offset * static_cast<std::int64_t>(size_of(view.dtype()));
-}
-
-std::int64_t row_bytes(const ConstView& view) {
-  return view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
-}
 
 template <class F>
 class Worker {
@@ -41,7 +28,6 @@ class Worker {
   void load_queries(Tile<F>& tile);
   void run_chunk(std::int64_t chunk, bool careful);
   void run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::int64_t end, bool careful);
-  std::int64_t fill_block(std::size_t& segment, std::int64_t& at);
   void run_tile(Tile<F>& tile, bool careful);
   void settle(Tile<F>& tile);
   void save(std::int64_t chunk);
@@ -54,13 +40,11 @@ class Worker {
   const ForwardProblem& problem_;
   const plan::Task& task_;
   Workspace& work_;
-  std::int64_t tile_count_, key_batch_;
+  std::int64_t tile_count_;
   std::int64_t key_block_ = 0;
   std::vector<Tile<F>> tiles_;
-  F *scores_ = nullptr, *keys_ = nullptr, *values_ = nullptr, *rows_ = nullptr;
-  std::int32_t* indices_ = nullptr;
-  // The current block.
-  const F *block_keys_ = nullptr, *block_values_ = nullptr;
+  KeyBlocks<F> blocks_;
+  F *scores_ = nullptr, *rows_ = nullptr;
   std::int64_t poisoned_ = 0;
 };
 
@@ -71,8 +55,8 @@ Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& work
       task_(task),
       work_(workspace),
       tile_count_(problem_.layout->tiles().count()),
-      key_batch_(problem_.k.size(0) == 1 ? 0 : task.b),
-      key_block_(shared.kernels.plan(1).key_block) {
+      key_block_(shared.kernels.plan(1).key_block),
+      blocks_(shared.kernels, problem_.k, problem_.v, task.b, task.key_head, workspace) {
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
     const plan::Entry entry =
         plan::entry_of(*problem_.layout, problem_.k.size(1), shared.most_queries, task.key_head, e);
@@ -106,10 +90,8 @@ void Worker<F>::carve(Carver carver) {
       width = std::max(width, tile.width);
     }
     scores_ = c.take<F>(key_block_ * width);
-    keys_ = c.take<F>(key_block_ * spec().dim);
-    values_ = c.take<F>(key_block_ * spec().value_dim);
+    blocks_.use(KeyBlocks<F>::Room::carve(c, key_block_, spec().dim, spec().value_dim));
     rows_ = c.take<F>(width * std::max(spec().dim, spec().value_dim));
-    indices_ = c.take<std::int32_t>(key_block_);
   };
   pass(carver);
   Carver real(work_.room(carver.used()));
@@ -126,7 +108,7 @@ void Worker<F>::load_queries(Tile<F>& tile) {
     tile.rows[i] = static_cast<std::int32_t>(tiles.query(tile.tile, place));
   }
   const std::int64_t dim = spec().dim;
-  const emit::CopyArgs copy{.source = row_base(problem_.q, task_.b, tile.head),
+  const emit::CopyArgs copy{.source = rows_of(problem_.q, task_.b, tile.head),
                             .source_stride = row_bytes(problem_.q),
                             .source_index = tile.rows,
                             .target = rows_,
@@ -142,75 +124,27 @@ void Worker<F>::load_queries(Tile<F>& tile) {
   }
 }
 
-// The next block of wanted keys: in place if they are many and side by side, else copied. Gives how
-// many.
-template <class F>
-std::int64_t Worker<F>::fill_block(std::size_t& segment, std::int64_t& at) {
-  work_.block.clear();
-  const std::vector<Segment>& wanted = work_.wanted;
-  const bool copies = shared_.copies_k || shared_.copies_v;
-  const std::int64_t ahead = wanted[segment].end - at;
-  std::int64_t count = 0;
-  bool in_place = !copies && (ahead >= shortest_in_place || segment + 1 == wanted.size());
-  const auto take = [&](std::int64_t keys) {
-    work_.block.push_back({at, at + keys, count});
-    for (std::int64_t i = 0; i < keys; ++i) indices_[count + i] = static_cast<std::int32_t>(at + i);
-    count += keys;
-    at += keys;
-    if (at == wanted[segment].end && ++segment < wanted.size()) at = wanted[segment].begin;
-  };
-  if (in_place) {
-    const std::int64_t first = at;
-    take(std::min(ahead, key_block_));
-    block_keys_ = reinterpret_cast<const F*>(row_base(problem_.k, key_batch_, task_.key_head)) +
-                  first * spec().dim;
-    block_values_ = reinterpret_cast<const F*>(row_base(problem_.v, key_batch_, task_.key_head)) +
-                    first * spec().value_dim;
-    return count;
-  }
-  while (segment < wanted.size() && count < key_block_) {
-    const std::int64_t length = wanted[segment].end - at;
-    if (!copies && count > 0 && length >= key_block_) break;  // better read where it is
-    take(std::min(length, key_block_ - count));
-  }
-  const auto copy = [&](emit::CopyKernel* kernel, const ConstView& view, F* to,
-                        std::int64_t length) {
-    const emit::CopyArgs args{.source = row_base(view, key_batch_, task_.key_head),
-                              .source_stride = row_bytes(view),
-                              .source_index = indices_,
-                              .target = to,
-                              .target_stride = length * static_cast<std::int64_t>(sizeof(F)),
-                              .target_index = nullptr,
-                              .count = count};
-    kernel(&args);
-  };
-  copy(shared_.kernels.load_k(), problem_.k, keys_, spec().dim);
-  copy(shared_.kernels.load_v(), problem_.v, values_, spec().value_dim);
-  block_keys_ = keys_;
-  block_values_ = values_;
-  return count;
-}
-
 template <class F>
 void Worker<F>::run_tile(Tile<F>& tile, bool careful) {
   find_stretches(work_.stretches, work_.block, tile.runs, tile.next_run);
   for (const Stretch& stretch : work_.stretches) {
-    const emit::BlockArgs args{.keys = block_keys_ + stretch.begin * spec().dim,
-                               .values = block_values_ + stretch.begin * spec().value_dim,
-                               .indices = indices_ + stretch.begin,
-                               .count = stretch.end - stretch.begin,
-                               .queries = tile.queries,
-                               .scores = scores_,
-                               .sums = tile.part.sums,
-                               .maximum = tile.part.maximum,
-                               .weight = tile.part.weight,
-                               .rows = tile.rows,
-                               .active = tile.active,
-                               .b = task_.b,
-                               .h = tile.head,
-                               .score_words = problem_.score_words.data(),
-                               .mask_words = problem_.mask_words.data(),
-                               .poisoned = &poisoned_};
+    const emit::BlockArgs args{
+        .tile = {.keys = blocks_.keys() + stretch.begin * spec().dim,
+                 .values = blocks_.values() + stretch.begin * spec().value_dim,
+                 .indices = blocks_.indices() + stretch.begin,
+                 .count = stretch.end - stretch.begin,
+                 .queries = tile.queries,
+                 .rows = tile.rows,
+                 .active = tile.active,
+                 .b = task_.b,
+                 .h = tile.head,
+                 .score_words = problem_.score_words.data(),
+                 .mask_words = problem_.mask_words.data(),
+                 .poisoned = &poisoned_},
+        .scores = scores_,
+        .sums = tile.part.sums,
+        .maximum = tile.part.maximum,
+        .weight = tile.part.weight};
     shared_.kernels.block(tile.vectors, !stretch.full, careful)(&args);
     if (poisoned_ != 0) [[unlikely]] {
       poisoned_ = 0;
@@ -238,11 +172,8 @@ void Worker<F>::run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::in
       run_blocks(tiles.subspan(i, 1), begin, end, careful);
     return;
   }
-  if (work_.wanted.empty()) return;
-  std::size_t segment = 0;
-  std::int64_t at = work_.wanted.front().begin;
-  while (segment < work_.wanted.size()) {
-    fill_block(segment, at);
+  blocks_.start();
+  while (blocks_.next()) {
     for (Tile<F>& tile : tiles) run_tile(tile, careful);
   }
 }
@@ -333,7 +264,7 @@ bool Worker<F>::write(Tile<F>& tile, bool last_try) {
       .source = rows_,
       .source_stride = value_dim * static_cast<std::int64_t>(sizeof(F)),
       .source_index = nullptr,
-      .target = const_cast<std::byte*>(row_base(problem_.out, task_.b, tile.head)),
+      .target = const_cast<std::byte*>(rows_of(problem_.out, task_.b, tile.head)),
       .target_stride = row_bytes(problem_.out),
       .target_index = tile.rows,
       .count = tile.active};

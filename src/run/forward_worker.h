@@ -18,8 +18,7 @@ struct ForwardShared {
   const ForwardProblem& problem;
   const plan::Schedule& schedule;
   std::int64_t chunk = 1024;
-  std::int64_t most_queries = 48;           // that a kernel takes at once
-  bool copies_k = false, copies_v = false;  // else keys are read where they are
+  std::int64_t most_queries = 48;  // that a kernel takes at once
   std::vector<int> vectors;  // of a tile of so many vectors' worth of queries, by that number - 1
   // Pieces of cut tasks: where each cut's partial results begin, and how many pieces are not done
   // yet.

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "emit/llvm/module.h"
+#include "emit/llvm/tile_args.h"
 #include "ir/graph.h"
 #include "plan/forward.h"
 #include "plan/mod_facts.h"
@@ -19,24 +20,13 @@
 
 namespace treadle::emit {
 
-// What a kernel is called with. Floats are of the plan's compute type; `width` is the plan's.
+// What a kernel is called with.
 struct BlockArgs {
-  const void* keys = nullptr;             // [count][dim]
-  const void* values = nullptr;           // [count][value_dim]
-  const std::int32_t* indices = nullptr;  // [count]: which keys these are, ascending
-  std::int64_t count = 0;                 // 1 .. key_block
-  const void* queries = nullptr;  // [dim][width], multiplied with scale * ScoreForm::factor()
-  void* scores = nullptr;         // [key_block][width], scratch
-  void* sums = nullptr;           // [value_dim][width]
-  void* maximum = nullptr;        // [width], in powers of two; -inf at first
-  void* weight = nullptr;         // [width]; 0 at first
-  const std::int32_t* rows =
-      nullptr;              // [width]: which queries these are; the last one fills the rest
-  std::int64_t active = 0;  // how many there are
-  std::int64_t b = 0, h = 0;
-  const std::int64_t* score_words = nullptr;  // captures (emit/llvm/mod.h)
-  const std::int64_t* mask_words = nullptr;
-  std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
+  TileArgs tile;
+  void* scores = nullptr;   // [key_block][width], scratch
+  void* sums = nullptr;     // [value_dim][width]
+  void* maximum = nullptr;  // [width], in powers of two; -inf at first
+  void* weight = nullptr;   // [width]; 0 at first
 };
 
 using BlockKernel = void(const BlockArgs*);

@@ -1,0 +1,119 @@
+#include "emit/llvm/reduce.h"
+
+#include <llvm/IR/Module.h>
+
+#include <cstddef>
+
+#include "emit/llvm/builder.h"
+#include "emit/llvm/product.h"
+
+namespace treadle::emit {
+namespace {
+
+class ReduceEmitter {
+ public:
+  ReduceEmitter(Builder& build, const ReduceSpec& spec, Value* args)
+      : build_(build), spec_(spec), args_(args) {}
+
+  void run() {
+    const std::int64_t step = std::int64_t{spec_.vectors()} * build_.lanes();
+    const std::int64_t rest = spec_.length % step;
+    const std::int64_t whole = spec_.length - rest;
+    if (whole > 0) {
+      build_.loop(build_.index(0), build_.index(whole), step,
+                  [&](Value* d) { columns(d, spec_.vectors()); });
+    }
+    if (rest > 0) columns(build_.index(whole), static_cast<int>(rest / build_.lanes()));
+  }
+
+ private:
+  Value* field(llvm::Type* type, std::size_t offset) {
+    return build_.CreateLoad(type, build_.element(build_.getInt8Ty(), args_,
+                                                  build_.index(static_cast<std::int64_t>(offset))));
+  }
+  Value* element(Value* array, Value* at, std::int64_t scale) {
+    return build_.element(build_.real(), array, build_.CreateNSWMul(at, build_.index(scale)));
+  }
+
+  // Some vectors of all rows, from element d on.
+  void columns(Value* d, int vectors) {
+    Value* a = field(build_.getPtrTy(), offsetof(ReduceArgs, a));
+    Value* b = build_.element(build_.real(), field(build_.getPtrTy(), offsetof(ReduceArgs, b)), d);
+    Value* c = build_.element(build_.real(), field(build_.getPtrTy(), offsetof(ReduceArgs, c)), d);
+    Value* tiles = field(build_.getInt64Ty(), offsetof(ReduceArgs, tiles));
+    const int rows = spec_.rows_at_once();
+    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(ReduceArgs, rows)), rows,
+                [&](Value* k) {
+                  Value* first = element(c, k, spec_.length);
+                  const auto place = [&](int r, int v) {
+                    return build_.element(build_.real(), first,
+                                          build_.index(r * spec_.length + v * build_.lanes()));
+                  };
+                  Values sums;
+                  for (int r = 0; r < rows; ++r)
+                    for (int v = 0; v < vectors; ++v)
+                      sums.push_back(build_.load(build_.reals(), place(r, v)));
+                  Value* a_rows = element(a, k, spec_.width);
+                  sums = build_.loop(
+                      build_.index(0), tiles, 1, sums, [&](Value* t, const Values& now) {
+                        return accumulate(build_,
+                                          {.rows = rows,
+                                           .vectors = vectors,
+                                           .a = element(a_rows, t, spec_.a_rows * spec_.width),
+                                           .a_row = spec_.width,
+                                           .a_step = 1,
+                                           .b = element(b, t, spec_.width * spec_.length),
+                                           .b_step = spec_.length,
+                                           .depth = build_.index(spec_.width)},
+                                          now);
+                      });
+                  for (int r = 0; r < rows; ++r)
+                    for (int v = 0; v < vectors; ++v)
+                      build_.store(sums[static_cast<std::size_t>(r * vectors + v)], place(r, v));
+                });
+  }
+
+  Builder& build_;
+  const ReduceSpec& spec_;
+  Value* args_;
+};
+
+}  // namespace
+
+int ReduceSpec::vectors() const {
+  const std::int64_t whole = length / target.lanes(compute);
+  if (target.registers >= 32 && whole % 4 == 0) return 4;
+  if (whole % 2 == 0) return 2;
+  if (whole % 3 == 0) return 3;
+  return whole == 1 ? 1 : 2;
+}
+
+int ReduceSpec::rows_at_once() const {
+  const int accumulators = !target.fma ? 8 : target.registers >= 32 ? 24 : 12;
+  return vectors() == 1 ? accumulators * 2 / 3 : accumulators / vectors();
+}
+
+base::Hash key(const ReduceSpec& spec) {
+  return base::Hasher()
+      .add("reduce")
+      .add(hash(spec.target))
+      .add(spec.compute)
+      .add(spec.width)
+      .add(spec.a_rows)
+      .add(spec.length)
+      .finish();
+}
+
+Module emit_reduce(const ReduceSpec& spec) {
+  Module made = make_module("reduce", spec.target);
+  llvm::LLVMContext& context = *made.context;
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
+                                       {llvm::PointerType::getUnqual(context)}, false);
+  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  Builder build(function, spec.target, spec.compute);
+  ReduceEmitter(build, spec, function->getArg(0)).run();
+  build.CreateRetVoid();
+  return made;
+}
+
+}  // namespace treadle::emit

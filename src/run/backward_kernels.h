@@ -1,0 +1,59 @@
+// The kernels that one kind of backward call needs, each compiled when first asked for.
+#pragma once
+
+#include <array>
+#include <atomic>
+
+#include "emit/llvm/backward.h"
+#include "emit/llvm/reduce.h"
+#include "run/forward_kernels.h"
+
+namespace treadle::run {
+
+class BackwardKernels {
+ public:
+  // `forward` has the copies of inputs and the spec of the mods; derivative is that of a general
+  // score mod.
+  BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKernels> forward,
+                  ir::Graph derivative, plan::ModFacts derivative_facts);
+
+  [[nodiscard]] ForwardKernels& forward() { return *forward_; }
+  [[nodiscard]] const ForwardSpec& spec() const { return forward_->spec(); }
+  [[nodiscard]] const plan::ModFacts& derivative_facts() const { return derivative_facts_; }
+  // Tiles are all of one width, the widest.
+  [[nodiscard]] const plan::ForwardPlan& plan() const { return forward_->plan(plan::most_vectors); }
+
+  // Rows of dO, Q, dK and dV in scratch are padded to whole vectors.
+  [[nodiscard]] std::int64_t padded(std::int64_t length) const;
+  // Keys of a block in scratch, with room for whole steps of the sums.
+  [[nodiscard]] std::int64_t block_rows() const;
+  [[nodiscard]] emit::ReduceSpec reduce_spec(std::int64_t length) const;
+
+  emit::SlopeKernel* slopes(bool masked);
+  emit::ReduceKernel* reduce_k() { return reduce(reduce_k_, spec().dim); }
+  emit::ReduceKernel* reduce_v() { return reduce(reduce_v_, spec().value_dim); }
+  emit::CopyKernel* load_out() {
+    return copy(load_out_, spec().q, spec().compute, spec().value_dim);
+  }
+  emit::CopyKernel* store_dq() { return copy(store_dq_, spec().compute, spec().q, spec().dim); }
+  emit::CopyKernel* store_dk() { return copy(store_dk_, spec().compute, spec().k, spec().dim); }
+  emit::CopyKernel* store_dv() {
+    return copy(store_dv_, spec().compute, spec().v, spec().value_dim);
+  }
+
+ private:
+  using Copy = std::atomic<emit::CopyKernel*>;
+  using Reduce = std::atomic<emit::ReduceKernel*>;
+  emit::CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
+  emit::ReduceKernel* reduce(Reduce& kept, std::int64_t length);
+
+  jit::Engine& engine_;
+  std::shared_ptr<ForwardKernels> forward_;
+  ir::Graph derivative_;
+  plan::ModFacts derivative_facts_;
+  std::array<std::atomic<emit::SlopeKernel*>, 2> slopes_{};  // by masked
+  Reduce reduce_k_{}, reduce_v_{};
+  Copy load_out_{}, store_dq_{}, store_dk_{}, store_dv_{};
+};
+
+}  // namespace treadle::run

@@ -1,0 +1,33 @@
+// One thread's part of a backward call: a task owns dK and dV of a chunk of keys of one key head,
+// and hands its part of dQ over.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "run/backward.h"
+#include "run/hand_over.h"
+
+namespace treadle::run {
+
+struct BackwardTask {
+  std::int64_t key_batch = 0, key_head = 0, chunk = 0;
+};
+
+// What all threads of a call share.
+template <class F>
+struct BackwardShared {
+  BackwardKernels& kernels;
+  const BackwardProblem& problem;
+  std::int64_t chunk = 1024;
+  int tiles_per_group = 4;
+  HandOver<F>& dq;
+  std::atomic<std::int64_t> poisoned{
+      -1};  // the first (batch, head, tile), counted through; -1: none
+  std::atomic<bool> not_a_number{false};
+};
+
+template <class F>
+void run_task(BackwardShared<F>& shared, const BackwardTask& task, Workspace& workspace);
+
+}  // namespace treadle::run
