@@ -1,3 +1,10 @@
+// Coefficients are minimax fits of the relative error (reweighted least squares in 40 digits on 400
+// Chebyshev points), rounded to fp32; those of tanh were then moved by single ulps as long as its
+// error shrank. Errors were measured over all 2^32 floats against the C library in fp64, with fma /
+// without:
+//
+//   exp2  0.95 / 1.23 ulp     exp  0.93 / 1.22     tanh  3.22 / 3.28     sigmoid, from exp,  2.42
+//   / 2.42
 #include "emit/llvm/math_inline.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
@@ -75,7 +82,8 @@ Value* inline_exp2(Builder& build, Value* x) {
 Value* inline_exp(Builder& build, Value* x) {
   // ln 2 in two parts: the first has so few bits that n times it is exact.
   constexpr double ln2_high = 0x1.63p-1, ln2_low = -0x1.bd0106p-13;
-  static constexpr double c[]{1.0, 1.0, 0.5, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720};
+  static constexpr double c[]{1.0,           1.0,           0x1.fffffep-2, 0x1.5554b0p-3,
+                              0x1.555674p-5, 0x1.1227b0p-7, 0x1.6bebfap-10};
   x = clamp(build, x, -104, 89);
   const Rounded n = after_magic(build, build.fma(x, number(x, 0x1.715476p0), number(x, magic)));
   Value* rest = build.fma(n.real, number(x, -ln2_high), x);

@@ -36,11 +36,11 @@ Rows rows_of(State& state, std::size_t number, int vector, Value* first_key) {
   const ir::Node& node = state.graph[load];
   Builder& build = state.build;
   // Indices are sure to be good at a key of the block only, so that is where the address is taken.
-  Value* at_key = state.does.from_index(first_key);
+  Value* at_key = build.CreateTrunc(first_key, state.does.integer());
   Value* last = state.with(node.operands.back(), vector, ir::Input::kv, at_key);
   Value* first = state.captures.address(node.slot, state.indices(load, vector, last));
   Rows rows{.number = number, .vector = vector, .type = state.captures.element(node.slot)};
-  Value* back = build.CreateNeg(build.CreateSExt(first_key, build.getInt64Ty()));
+  Value* back = build.CreateNeg(first_key);
   Value* zero = build.CreateGEP(rows.type, first, back);
   for (int lane = 0; lane < build.lanes(); ++lane) {
     rows.lanes.push_back(build.CreateExtractElement(zero, static_cast<std::uint64_t>(lane)));
@@ -63,6 +63,16 @@ void copy_tile(State& state, const Rows& rows, Value* key, Value* place) {
   }
 }
 
+struct Block {
+  Value* keys;
+  Value* count;
+
+  Value* key(Builder& build, Value* place) const {
+    Value* at = build.element(build.getInt32Ty(), keys, place);
+    return build.CreateSExt(build.load(build.getInt32Ty(), at), build.getInt64Ty());
+  }
+};
+
 void copy_key(State& state, const Rows& rows, Value* key, Value* place) {
   Builder& build = state.build;
   Value* to = state.scratch_address(rows.number, place, rows.vector);
@@ -70,6 +80,26 @@ void copy_key(State& state, const Rows& rows, Value* key, Value* place) {
     Value* from = build.CreateGEP(rows.type, rows.lanes[static_cast<std::size_t>(lane)], key);
     build.store(build.load(rows.type, from), build.element(rows.type, to, build.index(lane)));
   }
+}
+
+void copy_rows(State& state, const Rows& rows, const Block& block) {
+  Builder& build = state.build;
+  const int lanes = build.lanes();
+  build.loop(build.index(0), block.count, lanes, [&](Value* begin) {
+    Value* end = build.CreateBinaryIntrinsic(
+        llvm::Intrinsic::smin, build.CreateNSWAdd(begin, build.index(lanes)), block.count);
+    Value* first = block.key(build, begin);
+    Value* last = block.key(build, build.CreateNSWSub(end, build.index(1)));
+    // Keys ascend, so only as many keys as there are lanes can span so far, and only without a gap.
+    Value* whole = build.CreateICmpEQ(build.CreateNSWSub(end, begin), build.index(lanes));
+    Value* close = build.CreateICmpEQ(build.CreateNSWSub(last, first), build.index(lanes - 1));
+    Value* run = build.CreateAnd(whole, close);
+    build.when(run, [&] { copy_tile(state, rows, first, begin); });
+    build.when(build.CreateNot(run), [&] {
+      build.loop(begin, end, 1,
+                 [&](Value* place) { copy_key(state, rows, block.key(build, place), place); });
+    });
+  });
 }
 
 }  // namespace
@@ -80,38 +110,16 @@ void ModEmitter::stage(Value* keys, Value* count, std::int64_t most, Value* scra
   state.scratch = scratch;
   state.most = most;
   if (state.staged.empty()) return;
-
-  const auto key_at = [&](Value* place) {
-    return build.load(build.getInt32Ty(), build.element(build.getInt32Ty(), keys, place));
-  };
-  const auto wide = [&](Value* key) { return build.CreateSExt(key, build.getInt64Ty()); };
-  const int lanes = build.lanes();
   build.when(build.CreateICmpSGT(count, build.index(0)), [&] {
-    Value* first_key = key_at(build.index(0));
-    std::vector<Rows> all;
+    // A vector's rows one after the other: they may all fall into one set of the cache, which holds
+    // no more than a few.
+    const Block block{.keys = keys, .count = count};
+    Value* first_key = block.key(build, build.index(0));
     for (std::size_t number = 0; number < state.staged.size(); ++number) {
       for (int v = 0; v < state.options.vectors; ++v) {
-        all.push_back(rows_of(state, number, v, first_key));
+        copy_rows(state, rows_of(state, number, v, first_key), block);
       }
     }
-    build.loop(build.index(0), count, lanes, [&](Value* begin) {
-      Value* end = build.CreateBinaryIntrinsic(
-          llvm::Intrinsic::smin, build.CreateNSWAdd(begin, build.index(lanes)), count);
-      Value* first = wide(key_at(begin));
-      Value* last = wide(key_at(build.CreateNSWSub(end, build.index(1))));
-      // Keys ascend, so only as many keys as there are lanes can span so far without a gap.
-      Value* whole = build.CreateICmpEQ(build.CreateNSWSub(end, begin), build.index(lanes));
-      Value* close = build.CreateICmpEQ(build.CreateNSWSub(last, first), build.index(lanes - 1));
-      Value* run = build.CreateAnd(whole, close);
-      build.when(run, [&] {
-        for (const Rows& rows : all) copy_tile(state, rows, first, begin);
-      });
-      build.when(build.CreateNot(run), [&] {
-        build.loop(begin, end, 1, [&](Value* place) {
-          for (const Rows& rows : all) copy_key(state, rows, wide(key_at(place)), place);
-        });
-      });
-    });
   });
 }
 

@@ -84,62 +84,60 @@ double worst_error(const ir::OpInfo& row, const Setting& setting, const std::vec
   return worst;
 }
 
-TEST(Math, IsWithin4UlpOnEveryTarget) {
-  for (const plan::Target& target : targets_here()) {
-    for (const bool libmvec : {true, false}) {
-      if (libmvec && !target.libmvec) continue;
-      for (const DType real : {DType::f32, DType::f64}) {
-        Setting setting{
-            .target = target, .facts = {.checked = false}, .compute = DType::f32, .real = real};
-        setting.target.libmvec = libmvec;
-        SCOPED_TRACE(to_text(setting));
-        Random random = rng(7);
-        const std::vector<double> x = sweep(random, real, fuzz_count(100'000));
-        std::vector<double> y = sweep(random, real, fuzz_count(100'000));
-        std::ranges::shuffle(y, random);
-        for (const ir::OpInfo& row : ir::op_table()) {
-          if (row.rule != ir::Rule::real) continue;
-          const double worst = worst_error(row, setting, x, y);
-          RecordProperty(fmt::format("{}_{}_{}_{}_{}", row.text, name_of(real), target.name,
-                                     setting.lanes(), libmvec ? "libmvec" : "libm"),
-                         fmt::format("{:.2f}", worst));
-        }
-      }
-    }
+class Math : public testing::TestWithParam<plan::Target> {};
+INSTANTIATE_TEST_SUITE_P(Targets, Math, testing::ValuesIn(targets_here()), name_of_target);
+
+void sweep_all(const Setting& setting) {
+  SCOPED_TRACE(to_text(setting));
+  Random random = rng(7);
+  const std::vector<double> x = sweep(random, setting.real, fuzz_count(100'000));
+  std::vector<double> y = sweep(random, setting.real, fuzz_count(100'000));
+  std::ranges::shuffle(y, random);
+  for (const ir::OpInfo& row : ir::op_table()) {
+    if (row.rule != ir::Rule::real) continue;
+    const double worst = worst_error(row, setting, x, y);
+    const char* from = setting.target.libmvec ? "libmvec" : "libm";
+    testing::Test::RecordProperty(fmt::format("{}_{}_{}", row.text, name_of(setting.real), from),
+                                  fmt::format("{:.2f}", worst));
+  }
+}
+
+TEST_P(Math, IsWithin4Ulp) {
+  for (const DType real : {DType::f32, DType::f64}) {
+    Setting setting{.target = GetParam(), .facts = {.checked = false}, .real = real};
+    sweep_all(setting);
+    if (!setting.target.libmvec) continue;
+    setting.target.libmvec = false;
+    sweep_all(setting);
   }
 }
 
 // The kernel's lanes may be those of another float than the graph's.
-TEST(Math, WorksForAnyNumberOfLanes) {
-  for (const plan::Target& target : targets_here()) {
-    for (const DType compute : {DType::f32, DType::f64}) {
-      for (const DType real : {DType::f32, DType::f64}) {
-        const Setting setting{
-            .target = target, .facts = {.checked = false}, .compute = compute, .real = real};
-        SCOPED_TRACE(to_text(setting));
-        std::vector<double> x, y;
-        for (int i = 0; i < 64; ++i) {
-          x.push_back(rounded(0.03 * i, real));
-          y.push_back(rounded(1.5 - 0.02 * i, real));
-        }
-        for (const ir::OpInfo& row : ir::op_table()) {
-          if (row.rule == ir::Rule::real) worst_error(row, setting, x, y);
-        }
+TEST_P(Math, WorksForAnyNumberOfLanes) {
+  for (const DType compute : {DType::f32, DType::f64}) {
+    for (const DType real : {DType::f32, DType::f64}) {
+      const Setting setting{
+          .target = GetParam(), .facts = {.checked = false}, .compute = compute, .real = real};
+      SCOPED_TRACE(to_text(setting));
+      std::vector<double> x, y;
+      for (int i = 0; i < 64; ++i) {
+        x.push_back(rounded(0.03 * i, real));
+        y.push_back(rounded(1.5 - 0.02 * i, real));
+      }
+      for (const ir::OpInfo& row : ir::op_table()) {
+        if (row.rule == ir::Rule::real) worst_error(row, setting, x, y);
       }
     }
   }
 }
 
-TEST(Math, Exp2OfZeroIsExactlyOne) {
+TEST_P(Math, Exp2OfWholeNumbersIsExact) {
   ir::Builder make;
   const ir::Graph graph = make.finish({make(Op::exp2, make.input(Input::score))});
-  for (const plan::Target& target : targets_here()) {
-    const Setting setting{.target = target, .facts = {.checked = false}};
-    const Outcomes got = ModRunner(graph, setting)(
-        {.q = {0, 1}, .keys = {0, 1, 2}, .score = {0.0, -0.0, 1.0, -1.0, 127.0, -149.0}}, {});
-    const std::vector<double> want{1, 1, 2, 0.5, 0x1p127, 0x1p-149};
-    EXPECT_EQ(got.reals[0], want) << to_text(setting);
-  }
+  const Setting setting{.target = GetParam(), .facts = {.checked = false}};
+  const Outcomes got = ModRunner(graph, setting)(
+      {.q = {0, 1}, .keys = {0, 1, 2}, .score = {0.0, -0.0, 1.0, -1.0, 127.0, -149.0}}, {});
+  EXPECT_EQ(got.reals[0], (std::vector<double>{1, 1, 2, 0.5, 0x1p127, 0x1p-149}));
 }
 
 }  // namespace

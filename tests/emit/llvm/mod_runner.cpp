@@ -168,16 +168,17 @@ ModRunner::ModRunner(const ir::Graph& graph, const Setting& setting)
     : graph_(graph), setting_(setting) {
   static int number = 0;
   const base::Hash key = base::Hasher().add("mod_runner").add(number++).finish();
-  kernel_ = engine().address(key, setting.target, [&] { return emit("mod"); }, "mod");
+  kernel_ = engine().address(
+      key, setting.target, [&] { return emit_mod(graph, setting, &staged_); }, "mod");
 }
 
-emit::Module ModRunner::emit(const std::string& name) {
-  emit::Module made = emit::make_module(name, setting_.target);
+emit::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged) {
+  emit::Module made = emit::make_module("mod", setting.target);
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*made.context),
                                        {llvm::PointerType::get(*made.context, 0)}, false);
-  Emitter emitter(emit::make_function(*made.module, name, type, setting_.target), graph_, setting_);
+  Emitter emitter(emit::make_function(*made.module, "mod", type, setting.target), graph, setting);
   emitter.emit();
-  staged_ = emitter.staged();
+  if (staged != nullptr) *staged = emitter.staged();
   return made;
 }
 

@@ -1,13 +1,16 @@
 // A ModEmitter in a small kernel of its own, to be compared with the interpreter.
 //
-//   Setting setting{.target = plan::find_target("haswell"), .facts = {.narrow = true}, .vectors =
-//   2}; ModRunner run(graph, setting); Outcomes got = run({.q = {4, 5, 6}, .keys = {0, 1, 7},
-//   .score = scores}, views); got.reals[0][run.at(key, query)]
+//   ModRunner run(graph, {.target = plan::find_target("haswell"), .vectors = 2});
+//   Outcomes got = run({.q = {4, 5, 6}, .keys = {0, 1}, .score = scores}, views);
+//   got.reals[0][1 * 3 + 2]      // output 0 at key 1 and query 6
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "emit/llvm/mod.h"
@@ -35,6 +38,13 @@ std::string to_text(const Setting& setting);
 // Every target that this machine can run, and one whose vectors are twice as wide as its registers.
 std::vector<plan::Target> targets_here();
 
+// For tests that run once per target: "haswell_64".
+inline std::string name_of_target(const testing::TestParamInfo<plan::Target>& info) {
+  std::string name = info.param.name + "_" + std::to_string(info.param.vector_bytes);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
 // One tile of queries and a block of ascending keys. score and grad have a value for each key and,
 // within it, each query.
 struct Tile {
@@ -55,6 +65,9 @@ struct Outcomes {
   std::vector<std::vector<std::uint8_t>> poison;
 };
 
+// The kernel, called "mod".
+emit::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged = nullptr);
+
 class ModRunner {
  public:
   ModRunner(const ir::Graph& graph, const Setting& setting);
@@ -65,8 +78,6 @@ class ModRunner {
   [[nodiscard]] int staged() const { return staged_; }
 
  private:
-  emit::Module emit(const std::string& name);
-
   ir::Graph graph_;
   Setting setting_;
   int staged_ = 0;

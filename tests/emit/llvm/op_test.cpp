@@ -25,6 +25,8 @@ const Integers wide{0,  1,       -1,         2,        -2,     3,          -3,  
                     99, 1 << 20, 4294967296, -1 << 30, lowest, lowest + 1, highest - 1, highest};
 const Integers narrow{0,  1,  -1, 2,  -2, 3,  -3, 5,   7,    -7,    12,     16, 31,
                       32, 40, 63, 64, 65, 70, 99, -99, 1000, 46000, -46000, 8,  -8};
+// Shifted by each other they still fit 32 bits.
+const Integers few{0, 1, -1, 2, 3, -3, 5, 64, 70, -8};
 // Around the largest quotients and where floats of 32 bits no longer hold integers.
 const Integers far{2147483647, -2147483647, 2147483646, 16777217, -16777219, 65537,
                    46341,      715827883,   3,          7,        1,         2147483645};
@@ -38,7 +40,9 @@ std::vector<double> reals() {
   return values;
 }
 
-// Operands come from x0[...], x1[...], x2[...]: of q, of kv, of both, or of neither.
+enum Way { of_q, of_kv, of_both, of_h };
+
+// Reads of one buffer at an index of q, of kv, of both or of neither.
 class Operands {
  public:
   Operands(Type type, const Integers& integers) {
@@ -79,40 +83,44 @@ struct Case {
   const Integers* integers;
 };
 
-// All the ways in which up to three operands may come, as outputs of one graph.
+// Where operand 0, 1 and 2 come from; each row is an output of one graph.
+constexpr std::array<std::array<int, 3>, 6> ways{{{of_q, of_kv, of_both},
+                                                  {of_kv, of_q, of_h},
+                                                  {of_both, of_h, of_q},
+                                                  {of_h, of_both, of_kv},
+                                                  {of_kv, of_h, of_kv},
+                                                  {of_h, of_h, of_h}}};
+
 void check(const ir::OpInfo& row, const Case& which, const plan::Target& target, DType real) {
   SCOPED_TRACE(row.text);
   const Operands operands(which.type, *which.integers);
   const Operands conditions(Type::boolean, *which.integers);
   ir::Builder make;
   std::vector<NodeId> outputs;
-  constexpr int ways = 4;
-  for (int way = 0; way < (row.arity == 1 ? ways : ways * ways); ++way) {
+  for (const auto& way : ways) {
     std::vector<NodeId> in;
     for (int i = 0; i < row.arity; ++i) {
       const bool condition = row.op == Op::where && i == 0;
-      in.push_back((condition ? conditions : operands)
-                       .operand(make, i,
-                                i == 0   ? way % ways
-                                : i == 1 ? way / ways
-                                         : (way + 1) % ways));
+      in.push_back(
+          (condition ? conditions : operands).operand(make, i, way[static_cast<std::size_t>(i)]));
     }
     outputs.push_back(make.apply(row.op, in));
   }
   const ir::Graph graph = make.finish(outputs);
   std::vector<ConstView> views;
-  for (const ir::Slot& slot : graph.slots())
+  for (const ir::Slot& slot : graph.slots()) {
     views.push_back((slot.dtype == operands.view().dtype() ? operands : conditions).view());
-
+  }
   Setting setting{.target = target, .real = real};
   Tile tile{.h = 5};
   for (int i = 0; i < setting.width(); ++i) tile.q.push_back(i + 3);
   for (int i = 0; i < operands.length; ++i) tile.keys.push_back(i);
   setting.facts = facts_of(graph, tile, views);
   expect_agreement(graph, setting, tile, views);
-  // Again with everything left open.
-  setting.facts = {.unit_stride = setting.facts.unit_stride};
-  expect_agreement(graph, setting, tile, views);
+  if (setting.facts.narrow && real == DType::f32) {  // again with everything left open
+    setting.facts = {.unit_stride = setting.facts.unit_stride};
+    expect_agreement(graph, setting, tile, views);
+  }
 }
 
 std::vector<Case> cases_of(const ir::OpInfo& row) {
@@ -124,31 +132,33 @@ std::vector<Case> cases_of(const ir::OpInfo& row) {
     case ir::Rule::real:
     case ir::Rule::rounding:
     case ir::Rule::test: return {of_reals};
-    case ir::Rule::integer: return {integers, small, large};
+    case ir::Rule::integer: return {integers, small, large, {Type::integer, &few}};
     case ir::Rule::logical: return {of_bools};
     case ir::Rule::arithmetic:
-    case ir::Rule::comparison: return {of_reals, integers, small, large};
-    case ir::Rule::choice: return {of_reals, integers, small, of_bools};
+    case ir::Rule::comparison: return {of_reals, integers, small};
+    case ir::Rule::choice: return {of_reals, integers, of_bools};
     case ir::Rule::conversion: break;
   }
   // To one's own type is no operation.
-  if (row.op == Op::to_float) return {integers, small, large, of_bools};
+  if (row.op == Op::to_float) return {integers, large, of_bools};
   if (row.op == Op::to_int) return {of_reals, of_bools};
-  return {of_reals, integers, small};
+  return {of_reals, integers};
 }
 
-TEST(EmitOp, DoesWhatTheInterpreterDoes) {
-  for (const plan::Target& target : targets_here()) {
-    for (const ir::OpInfo& row : ir::op_table()) {
-      for (const Case& which : cases_of(row)) {
-        for (const DType real : {DType::f32, DType::f64}) {
-          check(row, which, target, real);
-          if (testing::Test::HasFailure()) return;
-        }
-      }
+class EmitOp : public testing::TestWithParam<plan::Target> {};
+
+TEST_P(EmitOp, DoesWhatTheInterpreterDoes) {
+  for (const ir::OpInfo& row : ir::op_table()) {
+    for (const Case& which : cases_of(row)) {
+      check(row, which, GetParam(), DType::f32);
+      const bool of_floats = which.type == Type::real || row.rule == ir::Rule::conversion;
+      if (of_floats) check(row, which, GetParam(), DType::f64);
+      if (HasFailure()) return;
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Targets, EmitOp, testing::ValuesIn(targets_here()), name_of_target);
 
 }  // namespace
 }  // namespace treadle::test
