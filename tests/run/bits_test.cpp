@@ -5,6 +5,7 @@
 #include "close.h"
 #include "fuzz.h"
 #include "placed.h"
+#include "plan/forward.h"
 #include "plan/schedule.h"
 #include "random_mods.h"
 

@@ -8,46 +8,38 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
-#include "api/cpu.h"
 #include "api/held_layout.h"
 #include "base/copy.h"
+#include "ir/print.h"
 #include "layout/build.h"
 #include "passes/simplify.h"
 #include "plain_attention.h"
+#include "plan/target.h"
 #include "reference/attention.h"
 #include "traced.h"
 #include "treadle/treadle.h"
 
 namespace treadle::test {
 
-// Two graphs, simplified, and the memory of their slots.
+// Two graphs, simplified, and what they read, by name.
 struct Mods {
   ir::Graph score_mod, mask;
-  std::vector<ConstView> score_memory, mask_memory;
-  std::vector<Capture> keep;  // what they read
+  std::vector<Capture> captures;
+  std::vector<std::shared_ptr<const Tensor>> memory;  // of captures that do not keep theirs
 };
-
-inline std::vector<ConstView> memory_of(const ir::Graph& graph,
-                                        const std::vector<Capture>& captures) {
-  std::vector<ConstView> memory;
-  for (const ir::Slot& slot : graph.slots())
-    memory.push_back(std::ranges::find(captures, slot.name, &Capture::name)->view());
-  return memory;
-}
 
 inline Mods mods_of(const ScoreMod& score_mod, const MaskMod& mask) {
   const auto table = std::make_shared<trace::CaptureTable>();
   Mods mods;
   mods.score_mod = passes::simplify(trace::trace(score_mod, table));
   mods.mask = passes::simplify(trace::trace(mask, table));
-  mods.keep = table->captures();
-  mods.score_memory = memory_of(mods.score_mod, mods.keep);
-  mods.mask_memory = memory_of(mods.mask, mods.keep);
+  mods.captures = table->captures();
   return mods;
 }
 
@@ -81,29 +73,32 @@ inline DType compute_of(const Inputs& inputs) {
 
 class ForwardRun {
  public:
-  explicit ForwardRun(Mods mods, const std::string& target = "")
-      : mods_(std::move(mods)), cpu_(mods_.score_mod, mods_.mask, target) {
-    bound_ = {.score_mod = mods_.score_memory, .score = {}, .mask = mods_.mask_memory};
-    const auto slots = mods_.score_mod.slots();
-    for (const ir::Slot& slot : cpu_.score().graph.slots()) {
-      const auto at = std::ranges::find(slots, slot.name, &ir::Slot::name) - slots.begin();
-      bound_.score.push_back(mods_.score_memory[static_cast<std::size_t>(at)]);
-    }
+  explicit ForwardRun(Mods mods, const std::string& target = "") : mods_(std::move(mods)) {
+    options_.score_mod = parse(ir::to_text(mods_.score_mod), named(mods_.score_mod));
+    options_.mask = parse(ir::to_text(mods_.mask), named(mods_.mask));
+    options_.lse = options_.max = true;
+    options_.target = target;
   }
 
-  [[nodiscard]] const Mods& mods() const { return mods_; }
-  [[nodiscard]] const plan::Target& target() const { return cpu_.target(); }
+  [[nodiscard]] plan::Target target() const {
+    return options_.target.empty() ? plan::host_target() : plan::find_target(options_.target);
+  }
 
   [[nodiscard]] layout::Layout build(const layout::Extent& extent, const layout::Order& order,
                                      std::int64_t height) const {
-    return layout::build({mods_.mask, mods_.mask_memory}, extent,
-                         layout::Tiles(order, extent.queries, height), *serial_executor());
+    std::vector<ConstView> memory;
+    for (const Capture& capture : named(mods_.mask)) memory.push_back(capture.view());
+    return layout::build({mods_.mask, memory}, extent, layout::Tiles(order, extent.queries, height),
+                         *serial_executor());
   }
 
   void into(const ForwardViews& results, const Inputs& inputs, double scale,
             const layout::Layout& layout, Executor& executor) const {
-    const auto held = std::make_shared<Layout::Held>(Layout::Held{layout, mods_.mask.hash()});
-    cpu_.forward(inputs, scale, bound_, Layout(held), results, executor);
+    auto held = std::make_shared<Layout::Held>();
+    held->layout = layout;
+    held->mask = mods_.mask.hash();
+    compiled(scale).forward_into(results, inputs,
+                                 {.executor = borrowed(executor), .layout = Layout(held)});
   }
 
   Rows operator()(const Inputs& inputs, double scale, const layout::Layout& layout,
@@ -115,11 +110,9 @@ class ForwardRun {
     into({rows.out, rows.lse.view(), rows.max.view()}, inputs, scale, layout, executor);
     return rows;
   }
-  // With the layout that a call would choose.
+  // With the layout that a call chooses.
   Rows operator()(const Inputs& inputs, double scale) const {
-    const Layout chosen =
-        cpu_.make_layout(extent_of(inputs), compute_of(inputs), bound_, *serial_executor());
-    return (*this)(inputs, scale, chosen.held()->layout, *serial_executor());
+    return rows_of(compiled(scale).forward(inputs, {.executor = serial_executor()}));
   }
 
   // By the definition, after conversion of the inputs to this type.
@@ -130,20 +123,35 @@ class ForwardRun {
     return reference({q, k, v}, scale);
   }
   [[nodiscard]] Rows reference(const Inputs& inputs, double scale) const {
-    reference::Forward y = reference::forward({.q = inputs.q,
-                                               .k = inputs.k,
-                                               .v = inputs.v,
-                                               .scale = scale,
-                                               .score_mod = {mods_.score_mod, mods_.score_memory},
-                                               .mask = {mods_.mask, mods_.mask_memory}},
-                                              *serial_executor());
-    return {std::move(y.out), std::move(y.lse), std::move(y.max)};
+    Options options = options_;
+    options.scale = scale;
+    options.backend = Backend::reference;
+    return rows_of(attention(inputs, options, {.executor = serial_executor()}));
   }
 
  private:
+  // Those that a graph reads, in the order of its slots.
+  [[nodiscard]] std::vector<Capture> named(const ir::Graph& graph) const {
+    std::vector<Capture> captures;
+    for (const ir::Slot& slot : graph.slots())
+      captures.push_back(*std::ranges::find(mods_.captures, slot.name, &Capture::name));
+    return captures;
+  }
+  [[nodiscard]] const Attention& compiled(double scale) const {
+    const auto known = compiled_.find(scale);
+    if (known != compiled_.end()) return known->second;
+    Options options = options_;
+    options.scale = scale;
+    return compiled_.emplace(scale, compile(options)).first->second;
+  }
+  static Rows rows_of(Forward y) { return {std::move(y.out), std::move(y.lse), std::move(y.max)}; }
+  static std::shared_ptr<Executor> borrowed(Executor& executor) {
+    return {std::shared_ptr<Executor>(), &executor};
+  }
+
   Mods mods_;
-  api::Cpu cpu_;
-  api::Bindings bound_;
+  Options options_;
+  mutable std::map<double, Attention> compiled_;  // by scale
 };
 
 // Claims some number of threads, and runs everything in this one, in an order drawn at random: what

@@ -100,18 +100,18 @@ inline std::string text_of(const Mods& mods, const Inputs& inputs) {
 inline void fuzz_forward(std::uint64_t seed, const FuzzRound& wanted, FuzzCount& count) {
   Random random = rng(seed);
   const std::int64_t longest = chance(random, 0.2) ? 2500 : 200;
-  const DrawnMods drawn = random_mods(random, {.longest = longest});
+  const Mods mods = random_mods(random, {.longest = longest});
   const detail::Types types = detail::random_types(random);
   const std::int64_t dim = random_int(random, 1, 24);
   const std::int64_t value_dim = chance(random, 0.3) ? random_int(random, 1, 24) : dim;
-  const ForwardRun run(drawn.mods, wanted.target);
+  const ForwardRun run(mods, wanted.target);
   const int lanes = run.target().lanes(reference::compute_type(types.q, types.k, types.v));
   const layout::Order other = detail::random_order(random);
   const std::int64_t height = chance(random, 0.5) ? 3 * lanes : random_int(random, 1, 4 * lanes);
   for (int p = 0; p < wanted.problems; ++p) {
     const detail::Problem problem = detail::random_problem(random, types, dim, value_dim, longest);
     const Inputs inputs = problem.inputs();
-    SCOPED_TRACE(detail::text_of(drawn.mods, inputs));
+    SCOPED_TRACE(detail::text_of(mods, inputs));
     const layout::Extent extent = extent_of(inputs);
     const Rows first =
         run(inputs, problem.scale, run.build(extent, {}, 3 * lanes), *serial_executor());

@@ -1,8 +1,7 @@
 // Score mods and masks of random graphs over random captures, none of which a call can read outside
 // of.
 //
-//   DrawnMods drawn = random_mods(random, {.longest = 200});
-//   ForwardRun run(drawn.mods);
+//   ForwardRun run(random_mods(random, {.longest = 200}));
 #pragma once
 
 #include <memory>
@@ -93,45 +92,43 @@ inline ir::Graph random_mask(Random& random, const RandomMods& wanted) {
                                   : drawn});
 }
 
+inline void add_capture(Random& random, Mods& mods, const ir::Slot& slot, std::int64_t longest) {
+  Dims shape, strides;
+  std::int64_t last = 0;
+  std::int64_t start = 0;
+  for (int axis = 0; axis < slot.rank; ++axis) {
+    shape.push_back(longest);
+    const bool unit = axis + 1 == slot.rank && chance(random, 0.6);
+    strides.push_back(unit ? 1 : random_int(random, 1, 9));
+    const std::int64_t reach = (longest - 1) * strides.back();
+    last += reach;
+    if (!unit && chance(random, 0.15)) {
+      start += reach;
+      strides.back() = -strides.back();
+    }
+  }
+  mods.memory.push_back(
+      std::make_shared<const Tensor>(random_tensor(random, slot.dtype, {last + 1}, false)));
+  const auto* data = static_cast<const std::byte*>(ConstView(*mods.memory.back()).data()) +
+                     start * static_cast<std::int64_t>(size_of(slot.dtype));
+  mods.captures.emplace_back(slot.name, ConstView(data, slot.dtype, shape, strides));
+}
+
 }  // namespace detail
 
-// Graphs, and the memory of their captures: long enough for any index, small all the same, because
-// elements of different indices share it.
-struct DrawnMods {
-  std::vector<Tensor> memory;
+// Captures are long enough for any index, and small all the same: elements of different indices
+// share memory.
+inline Mods random_mods(Random& random, const RandomMods& wanted = {}) {
   Mods mods;
-};
-
-inline DrawnMods random_mods(Random& random, const RandomMods& wanted = {}) {
-  DrawnMods drawn;
-  Mods& mods = drawn.mods;
   mods.score_mod = passes::simplify(detail::random_score_mod(random, wanted));
   mods.mask = passes::simplify(detail::random_mask(random, wanted));
-  const auto bind = [&](const ir::Graph& graph, std::vector<ConstView>& views) {
-    for (const ir::Slot& slot : graph.slots()) {
-      Dims shape, strides;
-      std::int64_t last = 0;
-      std::int64_t start = 0;
-      for (int axis = 0; axis < slot.rank; ++axis) {
-        shape.push_back(wanted.longest);
-        const bool unit = axis + 1 == slot.rank && chance(random, 0.6);
-        strides.push_back(unit ? 1 : random_int(random, 1, 9));
-        const std::int64_t reach = (wanted.longest - 1) * strides.back();
-        last += reach;
-        if (!unit && chance(random, 0.15)) {
-          start += reach;
-          strides.back() = -strides.back();
-        }
-      }
-      drawn.memory.push_back(detail::random_tensor(random, slot.dtype, {last + 1}, false));
-      const auto* data = static_cast<const std::byte*>(ConstView(drawn.memory.back()).data());
-      views.emplace_back(data + start * static_cast<std::int64_t>(size_of(slot.dtype)), slot.dtype,
-                         shape, strides);
+  for (const ir::Graph* graph : {&mods.score_mod, &mods.mask}) {
+    for (const ir::Slot& slot : graph->slots()) {
+      if (std::ranges::find(mods.captures, slot.name, &Capture::name) == mods.captures.end())
+        detail::add_capture(random, mods, slot, wanted.longest);
     }
-  };
-  bind(mods.score_mod, mods.score_memory);
-  bind(mods.mask, mods.mask_memory);
-  return drawn;
+  }
+  return mods;
 }
 
 }  // namespace treadle::test

@@ -97,8 +97,8 @@ TEST(SpecialMods, LikeTheDefinition) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     Random random = test::rng(seed + 10'000);
-    const test::DrawnMods drawn = test::random_mods(random, {.special_constants = true});
-    const ForwardRun run(drawn.mods);
+    const test::Mods mods = test::random_mods(random, {.special_constants = true});
+    const ForwardRun run(mods);
     const DType type = chance(random, 0.5) ? DType::f32 : DType::f64;
     Tensor q(type, {2, 2, 40, 6}), k(type, {2, 1, 130, 6}), v(type, {2, 1, 130, 6});
     test::fill_eighths(random, q);

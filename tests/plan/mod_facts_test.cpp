@@ -1,0 +1,141 @@
+// What is known of a call's mod: proofs hold at every point, and what is easy is proven.
+#include "plan/mod_facts.h"
+
+#include <gtest/gtest.h>
+
+#include "fuzz.h"
+#include "ir/interpret.h"
+#include "ir/parse.h"
+#include "random_graph.h"
+#include "random_points.h"
+#include "treadle/tensor.h"
+
+namespace treadle::plan {
+namespace {
+
+using layout::Extent;
+using layout::Order;
+
+class Facts : public testing::Test {
+ protected:
+  Tensor table{DType::f32, {4, 100}};
+  Tensor ids{DType::i32, {100}};
+  std::vector<ir::Slot> slots{{"table", DType::f32, 2}, {"ids", DType::i32, 1}};
+
+  [[nodiscard]] ModFacts of(std::string_view text, const Extent& extent = {2, 4, 100, 100},
+                            const Order& order = {}) const {
+    const ir::Graph graph = ir::parse(text, slots);
+    std::vector<ConstView> memory;
+    for (const ir::Slot& slot : graph.slots())
+      memory.push_back(slot.name == "table" ? ConstView(table) : ConstView(ids));
+    return find_facts(graph, memory, extent, order);
+  }
+};
+
+TEST_F(Facts, NoReadsNoChecks) {
+  EXPECT_FALSE(of("score * 2.0").checked);
+  EXPECT_FALSE(of("q >= kv").checked);
+  EXPECT_FALSE(of("q // 3 == kv % 5").checked);
+}
+
+TEST_F(Facts, ReadsInRange) {
+  EXPECT_FALSE(of("score + table[h, q]").checked);
+  EXPECT_FALSE(of("score + table[h, clamp(q - kv, -50, 49) + 50]").checked);
+  EXPECT_FALSE(of("ids[q] == ids[kv]").checked);
+  EXPECT_FALSE(of("score + table[q % 4, kv]").checked);
+}
+
+TEST_F(Facts, ReadsThatMayLeave) {
+  EXPECT_TRUE(of("score + table[h, q + 1]").checked);
+  EXPECT_TRUE(of("score + table[h, q - kv]").checked);
+  EXPECT_TRUE(of("score + table[b, kv]", {5, 4, 100, 100}).checked);
+  EXPECT_TRUE(of("ids[q] == 0", {1, 1, 101, 1}).checked);
+  EXPECT_FALSE(of("ids[q] == 0", {1, 1, 100, 1000}).checked);
+}
+
+TEST_F(Facts, DivisorsThatMayBeZero) {
+  EXPECT_TRUE(of("q // kv == 1").checked);
+  EXPECT_FALSE(of("q // (kv + 1) == 1").checked);
+}
+
+// What integer captures hold is looked at where it decides.
+TEST_F(Facts, IndicesFromCaptures) {
+  for (std::int32_t& id : ids.data<std::int32_t>()) id = 3;
+  EXPECT_FALSE(of("score + table[ids[q], kv]").checked);
+  ids.at<std::int32_t>({57}) = 4;
+  EXPECT_TRUE(of("score + table[ids[q], kv]").checked);
+  EXPECT_FALSE(of("score + table[ids[q], kv]", {1, 1, 57, 100}).checked);
+  ids.at<std::int32_t>({57}) = -1;
+  EXPECT_TRUE(of("score + table[ids[q], kv]").checked);
+}
+
+TEST_F(Facts, ThirtyTwoBits) {
+  EXPECT_TRUE(of("q - kv > 5").narrow);
+  EXPECT_TRUE(of("q * 30000 > kv", {1, 1, 70000, 10}).narrow);
+  EXPECT_FALSE(of("q * 40000 > kv", {1, 1, 70000, 10}).narrow);
+  EXPECT_FALSE(of("q * kv > 5", {1, 1, 50000, 50000}).narrow);
+  EXPECT_TRUE(of("q * kv > 5", {1, 1, 40000, 50000}).narrow);
+}
+
+TEST_F(Facts, NeighbouringQueries) {
+  using Kind = Order::Kind;
+  EXPECT_TRUE(of("q >= kv").consecutive);
+  EXPECT_TRUE(of("q >= kv", {1, 1, 9, 9}, {.kind = Kind::blocks, .modulus = 4}).consecutive);
+  EXPECT_FALSE(of("q >= kv", {1, 1, 9, 9}, {.kind = Kind::residue, .modulus = 4}).consecutive);
+  EXPECT_FALSE(
+      of("q >= kv", {1, 1, 9, 9}, {.kind = Kind::rectangle, .modulus = 3, .rows = 2, .columns = 2})
+          .consecutive);
+}
+
+TEST_F(Facts, StridesOfCaptures) {
+  const ir::Graph graph = ir::parse("score + table[h, q] + float(ids[kv])", slots);
+  const ConstView turned(ConstView(table).data(), DType::f32, {4, 100}, {1, 4});
+  const ModFacts facts = find_facts(graph, {turned, ids}, {1, 4, 100, 100}, {});
+  EXPECT_EQ(facts.unit_stride, (std::vector<bool>{false, true}));
+}
+
+TEST_F(Facts, HashTellsThemApart) {
+  const ModFacts facts = of("score + table[h, q]");
+  ModFacts other = facts;
+  EXPECT_EQ(hash(facts), hash(other));
+  other.narrow = !other.narrow;
+  EXPECT_NE(hash(facts), hash(other));
+  other = facts;
+  other.unit_stride[0] = false;
+  EXPECT_NE(hash(facts), hash(other));
+  other = facts;
+  other.checked = true;
+  EXPECT_NE(hash(facts), hash(other));
+}
+
+// Where no checks are needed, no point of the call is poisoned.
+TEST(FactsFuzz, UncheckedIsNeverPoisoned) {
+  int proven = 0;
+  for (int round = 0; round < test::fuzz_count(300); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    test::Random random = test::rng(seed);
+    test::GraphOptions options = test::mask_options();
+    options.operations = static_cast<int>(test::random_int(random, 1, 10));
+    const ir::Graph graph = test::random_graph(random, options);
+    const test::Captures captures = test::random_captures(random, graph, {.longest = 30});
+    const Extent extent{2, 3, test::random_int(random, 1, 12), test::random_int(random, 1, 12)};
+    if (find_facts(graph, captures.views, extent, {}).checked) continue;
+    ++proven;
+    ir::Interpreter<double> run(graph, captures.views);
+    for (std::int64_t b = 0; b < extent.batch; ++b) {
+      for (std::int64_t h = 0; h < extent.heads; ++h) {
+        for (std::int64_t q = 0; q < extent.queries; ++q) {
+          std::vector<std::int64_t> keys;
+          for (std::int64_t kv = 0; kv < extent.keys; ++kv) keys.push_back(kv);
+          run({.b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys}, extent.keys);
+          for (const auto bit : run.poison(0)) ASSERT_EQ(bit, 0);
+        }
+      }
+    }
+  }
+  EXPECT_GT(proven, 0);
+}
+
+}  // namespace
+}  // namespace treadle::plan
