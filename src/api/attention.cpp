@@ -198,21 +198,24 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
                api::check_inputs("backward", api::spec_of(inputs.q), api::spec_of(inputs.k),
                                  api::spec_of(inputs.v)),
                call.layout);
-  Backward result;
-  bool have = false;  // dq, dk and dv
   if (compiled_->backend == Backend::cpu) {
-    result = {Tensor(shapes.dq.dtype, shapes.dq.shape),
-              Tensor(shapes.dk.dtype, shapes.dk.shape),
-              Tensor(shapes.dv.dtype, shapes.dv.shape),
-              {}};
-    const BackwardViews views{result.dq, result.dk, result.dv, {}};
-    have = compiled_->cpu->backward(
-        inputs, saved, dout, dlse, scale_of(*compiled_, inputs.q.size(3)),
-        bindings_of(*compiled_, bound), call.layout, views, *executor_of(call));
-    if (have && compiled_->gradients.empty()) return result;
+    Backward result{Tensor(shapes.dq.dtype, shapes.dq.shape),
+                    Tensor(shapes.dk.dtype, shapes.dk.shape),
+                    Tensor(shapes.dv.dtype, shapes.dv.shape),
+                    {}};
+    BackwardViews views{result.dq, result.dk, result.dv, {}};
+    for (const std::string& name : compiled_->gradients) {
+      const ConstView capture = std::ranges::find(bound, name, &Capture::name)->view();
+      result.captures.push_back({name, Tensor(capture.dtype(), capture.shape())});
+      views.captures.push_back({name, result.captures.back().gradient});
+    }
+    if (compiled_->cpu->backward(inputs, saved, dout, dlse, scale_of(*compiled_, inputs.q.size(3)),
+                                 bindings_of(*compiled_, bound), call.layout, views,
+                                 *executor_of(call)))
+      return result;
+    // Something is not a number: the reference tells where that belongs.
   }
 
-  // Gradients of captures are the reference's, so far.
   reference::Derivative derivative{.joint = compiled_->joint,
                                    .memory = memory_of(compiled_->joint.graph.slots(), bound),
                                    .wanted = {},
@@ -227,7 +230,7 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
       reference::backward(problem_of(*compiled_, inputs, bound),
                           {.out = saved.out, .lse = saved.lse, .dout = dout, .dlse = dlse},
                           derivative, *executor_of(call));
-  if (!have) result = {std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
+  Backward result{std::move(done.dq), std::move(done.dk), std::move(done.dv), {}};
   for (std::size_t i = 0; i < compiled_->gradients.size(); ++i) {
     result.captures.push_back({compiled_->gradients[i], std::move(done.captured[i])});
   }

@@ -92,8 +92,8 @@ Attention compile(const Options& options) {
   compiled->max = options.max;
   compiled->backend = options.backend;
   if (options.backend == Backend::cpu) {
-    compiled->cpu = std::make_unique<api::Cpu>(compiled->score_mod, compiled->joint.graph,
-                                               compiled->mask, options.target);
+    compiled->cpu = std::make_unique<api::Cpu>(compiled->score_mod, compiled->joint, compiled->mask,
+                                               options.target);
   }
   return Attention(std::move(compiled));
 }

@@ -129,6 +129,52 @@ class Results {
   Tensor out_, lse_, max_;
 };
 
+// Room for the gradients of captures in the type of the computation, and how their contributions
+// find their places.
+struct CaptureSums {
+  std::vector<run::CapturedSum> captured;
+  std::vector<std::int64_t> strides;
+  std::vector<Tensor> tensors;
+
+  CaptureSums(const ir::Joint& joint, const std::vector<CaptureView>& wanted, DType compute) {
+    const auto is_input = [&](int output, ir::Input input) {
+      const ir::Node& node = joint.graph[joint.graph.outputs()[static_cast<std::size_t>(output)]];
+      return node.op == ir::Op::input && node.input == input;
+    };
+    std::vector<Dims> shapes;
+    for (const CaptureView& view : wanted) {
+      tensors.emplace_back(compute, view.gradient.shape());
+      run::CapturedSum sum{.contributions = {}, .count = view.gradient.count()};
+      for (std::size_t c = 0; c < joint.contributions.size(); ++c)
+        if (joint.contributions[c].slot.name == view.name) sum.contributions.push_back(c);
+      const auto always = [&](ir::Input input) {
+        for (std::size_t axis = 0; axis < view.gradient.shape().size(); ++axis) {
+          if (std::ranges::all_of(sum.contributions, [&](std::size_t c) {
+                return is_input(joint.contributions[c].index[axis], input);
+              }))
+            return true;
+        }
+        return false;
+      };
+      sum.by_key = always(ir::Input::kv);
+      sum.by_head = always(ir::Input::h);
+      sum.by_batch = always(ir::Input::b);
+      captured.push_back(std::move(sum));
+    }
+    // The tensors do not move any more.
+    for (std::size_t i = 0; i < tensors.size(); ++i) captured[i].sum = tensors[i].view().data();
+    for (const ir::Contribution& contribution : joint.contributions) {
+      const auto at = std::ranges::find(wanted, contribution.slot.name, &CaptureView::name);
+      const Dims of = contiguous_strides(at->gradient.shape());
+      strides.insert(strides.end(), of.begin(), of.end());
+    }
+  }
+
+  void deliver(const std::vector<CaptureView>& wanted) const {
+    for (std::size_t i = 0; i < tensors.size(); ++i) base::copy(wanted[i].gradient, tensors[i]);
+  }
+};
+
 }  // namespace
 
 const std::shared_ptr<Executor>& default_executor() {
@@ -136,11 +182,11 @@ const std::shared_ptr<Executor>& default_executor() {
   return *executor;
 }
 
-Cpu::Cpu(const ir::Graph& score_mod, const ir::Graph& derivative, const ir::Graph& mask,
+Cpu::Cpu(const ir::Graph& score_mod, const ir::Joint& derivative, const ir::Graph& mask,
          const std::string& target)
     : score_mod_(score_mod),
-      derivative_(derivative),
       mask_(mask),
+      derivative_(derivative),
       score_(plan::score_form(score_mod)),
       target_(target_named(target)),
       sees_all_(is_true(mask)) {}
@@ -265,9 +311,9 @@ std::shared_ptr<run::BackwardKernels> Cpu::backward_kernels(const Inputs& inputs
   std::shared_ptr<run::ForwardKernels> forward = kernels(inputs, bound, layout);
   plan::ModFacts facts;
   facts.checked = false;
-  if (score_.kind == plan::ScoreForm::Kind::general) {
-    facts =
-        plan::find_facts(derivative_, bound.derivative, extent_of(inputs), layout.tiles().order());
+  if (score_.kind == plan::ScoreForm::Kind::general || !derivative_.contributions.empty()) {
+    facts = plan::find_facts(derivative_.graph, bound.derivative, extent_of(inputs),
+                             layout.tiles().order());
   }
   const std::unique_lock lock(mutex_);
   for (const std::shared_ptr<run::BackwardKernels>& known : known_backward_)
@@ -289,6 +335,7 @@ bool Cpu::backward(const Inputs& inputs, const Saved& saved, const ConstView& do
   const layout::Layout& layout = made.held()->layout;
   const std::shared_ptr<run::BackwardKernels> kernels = backward_kernels(inputs, bound, layout);
   const Rows q(inputs.q), k(inputs.k), v(inputs.v), out(saved.out), gradient(dout);
+  const CaptureSums sums(derivative_, results.captures, compute_type(inputs));
   const run::BackwardProblem problem{.q = q.view,
                                      .k = k.view,
                                      .v = v.view,
@@ -303,10 +350,14 @@ bool Cpu::backward(const Inputs& inputs, const Saved& saved, const ConstView& do
                                      .layout = &layout,
                                      .score_words = words_of(bound.score),
                                      .mask_words = words_of(bound.mask),
-                                     .derivative_words = words_of(bound.derivative)};
+                                     .derivative_words = words_of(bound.derivative),
+                                     .captured = sums.captured,
+                                     .gradient_strides = sums.strides};
   const run::BackwardDone done = run::backward(*kernels, problem, executor, process().scratch);
   if (done.poisoned) report(inputs, scale, bound, layout, *done.poisoned);
-  return !done.not_a_number;
+  if (done.not_a_number) return false;
+  sums.deliver(results.captures);
+  return true;
 }
 
 }  // namespace treadle::api

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "api/held_layout.h"
-#include "ir/graph.h"
+#include "ir/joint.h"
 #include "plan/score_form.h"
 #include "plan/target.h"
 #include "run/backward_kernels.h"
@@ -26,7 +26,7 @@ struct Bindings {
 class Cpu {
  public:
   // Graphs are simplified. An empty target name is the machine's own.
-  Cpu(const ir::Graph& score_mod, const ir::Graph& derivative, const ir::Graph& mask,
+  Cpu(const ir::Graph& score_mod, const ir::Joint& derivative, const ir::Graph& mask,
       const std::string& target);
 
   [[nodiscard]] const plan::Target& target() const { return target_; }
@@ -44,9 +44,9 @@ class Cpu {
   void forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& layout,
                const ForwardViews& results, Executor& executor) const;
 
-  // Gradients of q, k and v. Inputs and results have been checked, results are new tensors of ours.
-  // False if something is not a number: then nothing in the results means anything, and the
-  // reference has to tell where it belongs.
+  // Gradients of q, k, v and of the captures of the derivative. Inputs and results have been
+  // checked, results are new tensors of ours. False if something is not a number: then nothing in
+  // the results means anything, and the reference has to tell where it belongs.
   bool backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                 const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
                 const Layout& layout, const BackwardViews& results, Executor& executor) const;
@@ -62,7 +62,8 @@ class Cpu {
   [[noreturn]] void report(const Inputs& inputs, double scale, const Bindings& bound,
                            const layout::Layout& layout, const run::Poisoned& where) const;
 
-  ir::Graph score_mod_, derivative_, mask_;
+  ir::Graph score_mod_, mask_;
+  ir::Joint derivative_;
   plan::ScoreForm score_;
   plan::Target target_;
   bool sees_all_;  // the mask is true

@@ -1,6 +1,9 @@
 // Backward cases, as shares of the multiply-add loop; useful work is 2.5 times the forward's.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
 #include <memory>
 
 #include "base/copy.h"
@@ -21,6 +24,8 @@ struct Case {
   std::int64_t heads = 8, length = 2048, dim = 64;
   DType dtype = DType::f32;
   MaskMod mask = {};
+  // A score mod with a capture "c" whose gradient is taken; the ratio is to the same without it.
+  std::function<ScoreMod(const Case&)> learned = {};
 };
 
 Tensor input(const Case& c, std::uint64_t seed) {
@@ -74,15 +79,19 @@ Measured measure(const Case& c, Executor& executor) {
 
   const Tensor q = input(c, 1), k = input(c, 2), v = input(c, 3), dout = input(c, 4);
   const Inputs inputs{q, k, v};
-  const Attention attention = compile({.mask = c.mask, .lse = true});
+  Options options{.mask = c.mask, .lse = true};
+  const Attention plain = compile(options);
+  if (c.learned) {
+    options.score_mod = c.learned(c);
+    options.gradients = {"c"};
+  }
+  const Attention attention = compile(options);
   const Call call{.captures = {},
                   .executor = shared,
                   .layout = attention.layout(inputs, {.captures = {}, .executor = shared})};
   const Forward forward = attention.forward(inputs, call);
-  Tensor dq = q.clone(), dk = k.clone(), dv = v.clone();
   const auto work = [&] {
-    attention.backward_into({dq, dk, dv, {}}, inputs, {forward.out, forward.lse}, dout,
-                            std::nullopt, call);
+    (void)attention.backward(inputs, {forward.out, forward.lse}, dout, std::nullopt, call);
   };
   work();
   const TracedMask mask = traced(c.mask);
@@ -99,7 +108,27 @@ Measured measure(const Case& c, Executor& executor) {
   measured.ms = share.ms;
   measured.gflops = share.gflops;
   measured.share = share.share;
+  if (c.learned) {
+    const Forward other = plain.forward(inputs, call);
+    measured.ratio = measure_ratio(
+        [&] { (void)plain.backward(inputs, {other.out, other.lse}, dout, std::nullopt, call); },
+        work);
+    measured.note = "ratio: of the same without the capture";
+  }
   return measured;
+}
+
+ScoreMod relative(const Case& c) {
+  auto table = std::make_shared<Tensor>(random_tensor({2 * c.length - 1}, 5));
+  return [table = Capture("c", table), length = c.length](
+             Score s, Index, Index, Index q, Index kv) { return s + table(q - kv + (length - 1)); };
+}
+
+ScoreMod bias(const Case& c) {
+  auto values = std::make_shared<Tensor>(random_tensor({c.heads, c.length, c.length}, 6));
+  return [values = Capture("c", values)](Score s, Index, Index h, Index q, Index kv) {
+    return s + values(h, q, kv);
+  };
 }
 
 }  // namespace
@@ -116,6 +145,8 @@ std::vector<BenchCase> backward_cases() {
         Case{.name = "full-512", .heads = 16, .length = 512},
         Case{.name = "causal-512", .heads = 16, .length = 512, .mask = causal},
         Case{.name = "window-1024", .length = 4096, .mask = causal & mods::window(1024)},
+        Case{.name = "relative", .mask = causal, .learned = relative},
+        Case{.name = "bias", .learned = bias},
         Case{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal}}) {
     made.push_back({"backward-" + c.name, "backward", [c](Executor& e) { return measure(c, e); }});
   }

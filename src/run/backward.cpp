@@ -1,12 +1,37 @@
 #include "run/backward.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/parallel.h"
 #include "run/backward_worker.h"
 
 namespace treadle::run {
 namespace {
+
+// Chunk by chunk. Tasks that may add at the same place of a capture are in one group, which one
+// thread runs in order.
+std::vector<std::vector<BackwardTask>> tasks_of(const BackwardProblem& problem,
+                                                std::int64_t chunks) {
+  bool heads_apart = true, batches_apart = true;
+  for (const CapturedSum& captured : problem.captured) {
+    if (!captured.by_key) continue;
+    heads_apart = heads_apart && captured.by_head;
+    batches_apart = batches_apart && captured.by_batch;
+  }
+  std::vector<std::vector<BackwardTask>> groups;
+  std::int64_t number = 0;
+  for (std::int64_t c = 0; c < chunks; ++c) {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BackwardTask>> of_chunk;
+    for (std::int64_t b = 0; b < problem.k.size(0); ++b) {
+      for (std::int64_t h = 0; h < problem.k.size(1); ++h)
+        of_chunk[{batches_apart ? b : 0, heads_apart ? h : 0}].push_back({b, h, c, number++});
+    }
+    for (auto& [apart, tasks] : of_chunk) groups.push_back(std::move(tasks));
+  }
+  return groups;
+}
 
 template <class F>
 BackwardDone run(BackwardKernels& kernels, const BackwardProblem& problem, Executor& executor,
@@ -23,17 +48,23 @@ BackwardDone run(BackwardKernels& kernels, const BackwardProblem& problem, Execu
   BackwardShared<F> shared{
       .kernels = kernels, .problem = problem, .chunk = chunk, .tiles_per_group = 4, .dq = dq};
 
-  // Chunk by chunk, so that few parts of dQ come early. Tasks are begun in this order whatever the
-  // executor does.
-  std::vector<BackwardTask> tasks;
-  for (std::int64_t c = 0; c < chunks; ++c)
-    for (std::int64_t b = 0; b < problem.k.size(0); ++b)
-      for (std::int64_t h = 0; h < problem.k.size(1); ++h) tasks.push_back({b, h, c});
+  const std::vector<std::vector<BackwardTask>> tasks = tasks_of(problem, chunks);
+  std::int64_t number = 0;
+  for (const auto& group : tasks) number += static_cast<std::int64_t>(group.size());
+  for (const CapturedSum& captured : problem.captured)
+    shared.captured.push_back(
+        captured.by_key ? nullptr : std::make_unique<HandOver<F>>(1, captured.count, number));
+  // Groups are begun in their order whatever the executor does, so that few parts come early.
   std::atomic<std::size_t> next{0};
   base::parallel_for(executor, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t) {
     const Scratch::Lease workspace = scratch.take();
-    run_task(shared, tasks[next++], *workspace);
+    for (const BackwardTask& task : tasks[next++]) run_task(shared, task, *workspace);
   });
+  for (const CapturedSum& captured : problem.captured) {
+    const F* sum = static_cast<const F*>(captured.sum);
+    if (std::any_of(sum, sum + captured.count, [](F x) { return x != x; }))
+      shared.not_a_number = true;
+  }
 
   BackwardDone done{.poisoned = std::nullopt, .not_a_number = shared.not_a_number};
   if (const std::int64_t where = shared.poisoned; where >= 0) {

@@ -20,7 +20,7 @@ Kernel* ask(std::atomic<Kernel*>& kept, jit::Engine& engine, const plan::Target&
 }  // namespace
 
 BackwardKernels::BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKernels> forward,
-                                 ir::Graph derivative, plan::ModFacts derivative_facts)
+                                 ir::Joint derivative, plan::ModFacts derivative_facts)
     : engine_(engine),
       forward_(std::move(forward)),
       derivative_(std::move(derivative)),
@@ -49,7 +49,8 @@ emit::SlopeKernel* BackwardKernels::slopes(bool masked) {
     return emit::SlopeSpec{.plan = plan(),
                            .score = spec().score,
                            .score_facts = spec().score_facts,
-                           .derivative = derivative_,
+                           .derivative = derivative_.graph,
+                           .contributions = derivative_.contributions,
                            .derivative_facts = derivative_facts_,
                            .masked = masked,
                            .mask = masked ? spec().mask : ir::Graph(),

@@ -15,7 +15,11 @@ class BackwardKernels {
   // `forward` has the copies of inputs and the spec of the mods; derivative is that of a general
   // score mod.
   BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKernels> forward,
-                  ir::Graph derivative, plan::ModFacts derivative_facts);
+                  ir::Joint derivative, plan::ModFacts derivative_facts);
+
+  [[nodiscard]] const std::vector<ir::Contribution>& contributions() const {
+    return derivative_.contributions;
+  }
 
   [[nodiscard]] ForwardKernels& forward() { return *forward_; }
   [[nodiscard]] const ForwardSpec& spec() const { return forward_->spec(); }
@@ -49,7 +53,7 @@ class BackwardKernels {
 
   jit::Engine& engine_;
   std::shared_ptr<ForwardKernels> forward_;
-  ir::Graph derivative_;
+  ir::Joint derivative_;
   plan::ModFacts derivative_facts_;
   std::array<std::atomic<emit::SlopeKernel*>, 2> slopes_{};  // by masked
   Reduce reduce_k_{}, reduce_v_{};

@@ -42,6 +42,7 @@ class Worker {
   void load(Tile<F>& tile, std::size_t number);
   void run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows);
   void run_block();
+  void scatter(const Tile<F>& tile, std::int64_t count);
   void hand_over(const Tile<F>& tile, const F* part);
   void store(emit::CopyKernel* kernel, const View& to, F* from, std::int64_t length, F scale);
   Tile<F> tile_of(std::int64_t entry);
@@ -64,6 +65,9 @@ class Worker {
   F *dk_ = nullptr, *dv_ = nullptr;              // [chunk + spare][dim], [chunk + spare][value_dim]
   F *block_dk_ = nullptr, *block_dv_ = nullptr;  // of a block whose keys do not follow one another
   std::int32_t* result_rows_ = nullptr;          // of a tile whose dQ is complete
+  F* amounts_ = nullptr;                         // [contributions][key_block][width]
+  std::int64_t* places_ = nullptr;
+  std::vector<F*> captured_;  // by capture: the sum to add to
   std::int64_t poisoned_ = 0;
 };
 
@@ -111,6 +115,15 @@ void Worker<F>::carve(Carver& c) {
   out_rows_ = c.take<F>(width() * std::max(dim_, value_dim_));
   dk_ = c.take<F>((shared_.chunk + spare) * dim_);
   dv_ = c.take<F>((shared_.chunk + spare) * value_dim_);
+  const auto contributions = static_cast<std::int64_t>(shared_.kernels.contributions().size());
+  amounts_ = c.take<F>(contributions * shared_.kernels.plan().key_block * width());
+  places_ = c.take<std::int64_t>(contributions * shared_.kernels.plan().key_block * width());
+  captured_.clear();
+  for (std::size_t i = 0; i < problem_.captured.size(); ++i) {
+    const CapturedSum& captured = problem_.captured[i];
+    captured_.push_back(shared_.captured[i] == nullptr ? static_cast<F*>(captured.sum)
+                                                       : c.take<F>(captured.count));
+  }
   block_dk_ = c.take<F>(block * dim_);
   block_dv_ = c.take<F>(block * value_dim_);
   blocks_.use(
@@ -228,8 +241,13 @@ void Worker<F>::run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows) {
         .weights = weights + stretch.begin * width(),
         .slopes = slopes + stretch.begin * width(),
         .dq = tile.dq,
-        .derivative_words = problem_.derivative_words.data()};
+        .derivative_words = problem_.derivative_words.data(),
+        .amounts = amounts_,
+        .places = places_,
+        .apart = shared_.kernels.plan().key_block * width(),
+        .gradient_strides = problem_.gradient_strides.data()};
     shared_.kernels.slopes(!stretch.full)(&args);
+    scatter(tile, stretch.end - stretch.begin);
     if (poisoned_ != 0) [[unlikely]] {
       poisoned_ = 0;
       const std::int64_t here = tile.place / parts_;
@@ -239,6 +257,29 @@ void Worker<F>::run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows) {
     }
   }
   clear_until(rows);
+}
+
+// What the last stretch gives to captures, key by key and query by query. Lanes without a query
+// give nothing.
+template <class F>
+void Worker<F>::scatter(const Tile<F>& tile, std::int64_t count) {
+  const std::int64_t apart = shared_.kernels.plan().key_block * width();
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    const CapturedSum& captured = problem_.captured[i];
+    F* sum = captured_[i];
+    for (const std::size_t c : captured.contributions) {
+      const F* amounts = amounts_ + static_cast<std::int64_t>(c) * apart;
+      const std::int64_t* places = places_ + static_cast<std::int64_t>(c) * apart;
+      for (std::int64_t k = 0; k < count; ++k) {
+        for (std::int64_t lane = 0; lane < tile.entry.queries; ++lane) {
+          const F amount = amounts[k * width() + lane];
+          const std::int64_t place = places[k * width() + lane];
+          // Where nothing is given the place may be anywhere.
+          if (amount != F{0} && place >= 0 && place < captured.count) sum[place] += amount;
+        }
+      }
+    }
+  }
 }
 
 // All tiles of the group against the current block, and what that adds to dK and dV.
@@ -358,11 +399,19 @@ void Worker<F>::run() {
   const std::int64_t spare = shared_.kernels.block_rows() - shared_.kernels.plan().key_block;
   std::fill_n(dk_, (shared_.chunk + spare) * dim_, F{0});
   std::fill_n(dv_, (shared_.chunk + spare) * value_dim_, F{0});
+  for (std::size_t i = 0; i < captured_.size(); ++i)
+    if (shared_.captured[i] != nullptr) std::fill_n(captured_[i], problem_.captured[i].count, F{0});
   const std::int64_t entries = batches_ * per_batch_;
   for (std::int64_t first = 0; first < entries; first += shared_.tiles_per_group)
     run_group(first, std::min(entries, first + shared_.tiles_per_group));
   store(shared_.kernels.store_dk(), problem_.dk, dk_, dim_, static_cast<F>(problem_.scale));
   store(shared_.kernels.store_dv(), problem_.dv, dv_, value_dim_, F{1});
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    if (shared_.captured[i] == nullptr) continue;
+    const F* sum = shared_.captured[i]->bring(0, task_.number, captured_[i]);
+    if (sum != nullptr)
+      std::copy_n(sum, problem_.captured[i].count, static_cast<F*>(problem_.captured[i].sum));
+  }
 }
 
 }  // namespace

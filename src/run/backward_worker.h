@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "run/backward.h"
 #include "run/hand_over.h"
@@ -12,6 +14,7 @@ namespace treadle::run {
 
 struct BackwardTask {
   std::int64_t key_batch = 0, key_head = 0, chunk = 0;
+  std::int64_t number = 0;  // tasks add to captures in this order
 };
 
 // What all threads of a call share.
@@ -22,6 +25,9 @@ struct BackwardShared {
   std::int64_t chunk = 1024;
   int tiles_per_group = 4;
   HandOver<F>& dq;
+  // By capture: where tasks hand over what they add, in their order; null where no two tasks at
+  // work at the same time add at one place, and they add to the sum itself.
+  std::vector<std::unique_ptr<HandOver<F>>> captured;
   std::atomic<std::int64_t> poisoned{
       -1};  // the first (batch, head, tile), counted through; -1: none
   std::atomic<bool> not_a_number{false};

@@ -2,22 +2,58 @@
 
 #include <llvm/IR/Module.h>
 
+#include <numbers>
+
 #include "emit/llvm/power.h"
 #include "emit/llvm/tile.h"
 
 namespace treadle::emit {
 namespace {
 
+// What a pair gives to a capture, and where: kept for the caller to add in order.
+void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spec,
+                         const std::vector<ModEmitter::Result>& results, Value* visible, Value* i,
+                         int v) {
+  Value* amounts = tile.pointer(offsetof(SlopeArgs, amounts));
+  Value* places = tile.pointer(offsetof(SlopeArgs, places));
+  Value* strides = tile.pointer(offsetof(SlopeArgs, gradient_strides));
+  Value* apart = tile.word(offsetof(SlopeArgs, apart));
+  llvm::VectorType* words = build.vector(build.getInt64Ty());
+  const auto output = [&](int n) {
+    return build.splat(results[static_cast<std::size_t>(n)].value);
+  };
+  std::int64_t stride = 0;
+  for (std::size_t c = 0; c < spec.contributions.size(); ++c) {
+    const ir::Contribution& contribution = spec.contributions[c];
+    Value* counts = output(contribution.when);
+    if (visible != nullptr) counts = build.CreateAnd(counts, visible);
+    Value* amount = build.CreateSelect(counts, output(contribution.value), build.numbers(0));
+    Value* place = llvm::Constant::getNullValue(words);
+    for (const int index : contribution.index) {
+      Value* step = build.load(build.getInt64Ty(),
+                               build.element(build.getInt64Ty(), strides, build.index(stride++)));
+      Value* wide = build.CreateSExtOrTrunc(output(index), words);
+      place = build.CreateAdd(place, build.CreateMul(wide, build.splat(step)));
+    }
+    Value* first = build.CreateMul(apart, build.index(static_cast<std::int64_t>(c)));
+    Value* row = build.CreateAdd(build.CreateMul(i, build.index(spec.plan.width())),
+                                 build.index(v * build.lanes()));
+    Value* at = build.CreateAdd(first, row);
+    build.store(amount, build.element(build.real(), amounts, at));
+    build.store(place, build.element(build.getInt64Ty(), places, at));
+  }
+}
+
 // For every pair: its weight, and the slope of its score.
 void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
   const bool modifies = spec.score.kind != plan::ScoreForm::Kind::plain;
-  const bool derives = spec.score.kind == plan::ScoreForm::Kind::general;
+  const bool general = spec.score.kind == plan::ScoreForm::Kind::general;
   std::unique_ptr<ModEmitter> score_mod, derivative, mask;
   if (modifies) {
     score_mod = tile.prepare(spec.score.graph, spec.score_facts, spec.plan.compute,
                              offsetof(TileArgs, score_words));
   }
-  if (derives) {
+  if (derives(spec)) {
     derivative = tile.prepare(spec.derivative, spec.derivative_facts, spec.plan.compute,
                               offsetof(SlopeArgs, derivative_words));
   }
@@ -45,10 +81,18 @@ void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
       Value* weight = power_below(build, build.CreateFSub(score, power[at]), build.numbers(0));
       Value* incoming = build.load(build.reals(), slope_at);
       Value* slope = build.CreateFMul(weight, build.CreateFSub(incoming, delta[at]));
-      if (derivative) slope = build.splat(derivative->pair(v, plain, slope).front().value);
+      std::vector<ModEmitter::Result> results;
+      if (derivative) {
+        // Of a mod that only adds, the scores are in powers of two.
+        Value* natural =
+            general ? plain : build.CreateFMul(plain, build.numbers(std::numbers::ln2));
+        results = derivative->pair(v, natural, slope);
+        slope = build.splat(results.front().value);
+      }
+      Value* visible = nullptr;
       if (mask) {
         const ModEmitter::Result seen = mask->pair(v, nullptr).front();
-        Value* visible = build.splat(seen.value);
+        visible = build.splat(seen.value);
         weight = build.CreateSelect(visible, weight, build.numbers(0));
         slope = build.CreateSelect(visible, slope, build.numbers(0));
         if (poison != nullptr) poison = build.CreateAnd(poison, visible);
@@ -59,6 +103,7 @@ void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
       }
       build.store(weight, weight_at);
       build.store(slope, slope_at);
+      if (derivative) store_contributions(build, tile, spec, results, visible, i, v);
       if (poison != nullptr) tile.report(poison);
     }
   });
@@ -66,13 +111,21 @@ void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
 
 }  // namespace
 
+bool derives(const SlopeSpec& spec) {
+  return spec.score.kind == plan::ScoreForm::Kind::general || !spec.contributions.empty();
+}
+
 base::Hash key(const SlopeSpec& spec) {
   base::Hasher hasher;
   hasher.add("backward slopes").add(hash(spec.plan)).add(spec.score.kind).add(spec.masked);
   if (spec.score.kind != plan::ScoreForm::Kind::plain)
     hasher.add(spec.score.graph.hash()).add(hash(spec.score_facts));
-  if (spec.score.kind == plan::ScoreForm::Kind::general)
-    hasher.add(spec.derivative.hash()).add(hash(spec.derivative_facts));
+  if (derives(spec)) hasher.add(spec.derivative.hash()).add(hash(spec.derivative_facts));
+  hasher.add(spec.contributions.size());
+  for (const ir::Contribution& contribution : spec.contributions) {
+    hasher.add(contribution.when).add(contribution.value).add(contribution.index.size());
+    for (const int index : contribution.index) hasher.add(index);
+  }
   if (spec.masked) hasher.add(spec.mask.hash()).add(hash(spec.mask_facts));
   return hasher.finish();
 }

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "emit/llvm/module.h"
 #include "emit/llvm/tile_args.h"
-#include "ir/graph.h"
+#include "ir/joint.h"
 #include "plan/forward.h"
 #include "plan/mod_facts.h"
 #include "plan/score_form.h"
@@ -25,6 +25,13 @@ struct SlopeArgs {
   void* slopes = nullptr;           // [count][width]: dS, not yet scaled
   void* dq = nullptr;               // [dim][width], added to; not yet scaled
   const std::int64_t* derivative_words = nullptr;
+  // What captures get: for each contribution [count][width] numbers, and where they go: elements
+  // from the beginning of the gradient, whose strides `gradient_strides` has, contribution after
+  // contribution.
+  void* amounts = nullptr;
+  std::int64_t* places = nullptr;
+  std::int64_t apart = 0;  // elements between contributions in both
+  const std::int64_t* gradient_strides = nullptr;
 };
 
 using SlopeKernel = void(const SlopeArgs*);
@@ -33,12 +40,17 @@ struct SlopeSpec {
   plan::ForwardPlan plan;
   plan::ScoreForm score;
   plan::ModFacts score_facts;
-  ir::Graph derivative;  // of a general score mod: output 0, from score and grad
+  // Output 0 is the slope of the score, from score and grad; the contributions name the others.
+  ir::Graph derivative;
+  std::vector<ir::Contribution> contributions;
   plan::ModFacts derivative_facts;
   bool masked = false;
   ir::Graph mask;
   plan::ModFacts mask_facts;
 };
+
+// Whether the derivative is evaluated; else the slope of a score goes through as it is.
+bool derives(const SlopeSpec& spec);
 
 base::Hash key(const SlopeSpec& spec);
 Module emit_slopes(const SlopeSpec& spec);
