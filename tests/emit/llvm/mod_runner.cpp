@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
+#include <span>
+
 #include "jit/engine.h"
 
 namespace treadle::test {
@@ -120,6 +123,18 @@ class Emitter {
   emit::ModEmitter mod_;
 };
 
+// The memory that a view can reach.
+std::span<std::byte> bytes_of(const ConstView& view) {
+  std::int64_t low = 0, high = 1;
+  for (int axis = 0; axis < view.rank(); ++axis) {
+    const std::int64_t reach = (view.size(axis) - 1) * view.stride(axis);
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto size = static_cast<std::int64_t>(size_of(view.dtype()));
+  auto* data = static_cast<std::byte*>(const_cast<void*>(view.data()));
+  return {data + low * size, static_cast<std::size_t>((high - low) * size)};
+}
+
 jit::Engine& engine() {
   static jit::Engine engine{jit::EngineOptions{}};
   return engine;
@@ -166,6 +181,12 @@ std::vector<bool> unit_strides(const std::vector<ConstView>& views) {
 
 ModRunner::ModRunner(const ir::Graph& graph, const Setting& setting)
     : graph_(graph), setting_(setting) {
+  const std::vector<std::string> here = plan::runnable_targets();
+  if (std::ranges::find(here, setting.target.name) == here.end()) {
+    emulator_ = std::make_shared<Emulator>(
+        jit::object_of(emit_mod(graph, setting, &staged_), setting.target));
+    return;
+  }
   static int number = 0;
   const base::Hash key = base::Hasher().add("mod_runner").add(number++).finish();
   kernel_ = engine().address(
@@ -198,29 +219,44 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
     }
     return all;
   };
-  const std::vector<double> score = padded(tile.score), grad = padded(tile.grad);
+  std::vector<double> score = padded(tile.score), grad = padded(tile.grad);
   const std::size_t outputs = graph_.outputs().size();
   const std::size_t size = outputs * count * width;
   std::vector<double> reals(size);
   std::vector<std::int64_t> integers(size);
   std::vector<std::uint8_t> poison(size);
-  const std::vector<std::int64_t> words = words_of(views);
+  std::vector<std::int64_t> words = words_of(views);
+  std::vector<std::int32_t> keys = tile.keys;
   // As large as promised, and no larger.
   std::vector<std::int64_t> scratch(static_cast<std::size_t>(staged_) * most_keys * width);
-  const Arguments arguments{.words = words.data(),
-                            .b = tile.b,
-                            .h = tile.h,
-                            .q = q.data(),
-                            .active = active.data(),
-                            .keys = tile.keys.data(),
-                            .count = static_cast<std::int64_t>(count),
-                            .scratch = scratch.data(),
-                            .score = score.data(),
-                            .grad = grad.data(),
-                            .reals = reals.data(),
-                            .integers = integers.data(),
-                            .poison = poison.data()};
-  reinterpret_cast<void (*)(const Arguments*)>(kernel_)(&arguments);
+  Arguments arguments{.words = words.data(),
+                      .b = tile.b,
+                      .h = tile.h,
+                      .q = q.data(),
+                      .active = active.data(),
+                      .keys = keys.data(),
+                      .count = static_cast<std::int64_t>(count),
+                      .scratch = scratch.data(),
+                      .score = score.data(),
+                      .grad = grad.data(),
+                      .reals = reals.data(),
+                      .integers = integers.data(),
+                      .poison = poison.data()};
+  if (emulator_) {
+    const auto piece = [](auto& values) -> Emulator::Piece {
+      return {std::as_writable_bytes(std::span(values))};
+    };
+    std::vector<Emulator::Piece> pieces{{std::as_writable_bytes(std::span(&arguments, 1)), true},
+                                        {piece(words).memory, true}};
+    for (const ConstView& view : views) pieces.push_back({bytes_of(view)});
+    for (auto* values : {&q, &active, &keys}) pieces.push_back(piece(*values));
+    for (auto* values : {&score, &grad, &reals}) pieces.push_back(piece(*values));
+    for (auto* values : {&scratch, &integers}) pieces.push_back(piece(*values));
+    pieces.push_back(piece(poison));
+    (*emulator_)(pieces);
+  } else {
+    reinterpret_cast<void (*)(const Arguments*)>(kernel_)(&arguments);
+  }
 
   Outcomes outcomes;
   for (std::size_t output = 0; output < outputs; ++output) {

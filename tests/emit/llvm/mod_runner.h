@@ -10,14 +10,23 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "emit/llvm/mod.h"
 #include "emit/llvm/module.h"
+#include "emulator.h"
 #include "ir/graph.h"
 #include "plan/target.h"
 #include "treadle/view.h"
+
+namespace treadle::plan {
+
+// In the messages of tests that run once per target.
+inline void PrintTo(const Target& target, std::ostream* out) { *out << target.name; }
+
+}  // namespace treadle::plan
 
 namespace treadle::test {
 
@@ -68,6 +77,7 @@ struct Outcomes {
 // The kernel, called "mod".
 emit::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged = nullptr);
 
+// Kernels for aarch64 run in an emulator; they must not call the C library.
 class ModRunner {
  public:
   ModRunner(const ir::Graph& graph, const Setting& setting);
@@ -81,7 +91,8 @@ class ModRunner {
   ir::Graph graph_;
   Setting setting_;
   int staged_ = 0;
-  void* kernel_ = nullptr;
+  void* kernel_ = nullptr;              // if it runs here
+  std::shared_ptr<Emulator> emulator_;  // if not
 };
 
 // The words of mod.h, for memory bound to a graph's slots.

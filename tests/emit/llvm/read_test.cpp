@@ -174,6 +174,24 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
   }
 }
 
+// An empty buffer has no element that could be read instead.
+TEST(EmptyRead, OfAnEmptyBufferReadsNothing) {
+  const Guarded nothing(0, Guarded::At::end);
+  const Dims shapes[]{{0, 5}, {5, 0}, {0, 0}};
+  for (const Dims& shape : shapes) {
+    for (const DType dtype : {DType::f32, DType::i8}) {
+      const std::vector<ConstView> views{ConstView(nothing.data(), dtype, shape)};
+      for (const plan::Target& target : targets_here()) {
+        for (const char* text : {"a[q, kv]", "a[kv, 0]", "a[h, b]", "a[q, q]"}) {
+          const ir::Graph graph = ir::parse(text, std::vector<ir::Slot>{{"a", dtype, 2}});
+          const Setting setting{.target = target, .facts = {.narrow = true, .unit_stride = {true}}};
+          expect_agreement(graph, setting, {.q = {0, 1, 2}, .keys = {0, 1}}, views);
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Reads, ReadTest, testing::ValuesIn(reads));
 
 }  // namespace
