@@ -13,7 +13,7 @@
 namespace treadle::emit {
 
 struct ModEmitter::State {
-  State(Builder& build, const ir::Graph& graph, const ModOptions& options);
+  State(Builder& builder, const ir::Graph& mod, const ModOptions& given);
 
   Builder& build;
   ir::Graph graph;
@@ -43,7 +43,7 @@ struct ModEmitter::State {
   }
   Result& at(ir::NodeId id, int vector);
   // Computes the wanted nodes of a level.
-  void emit(Level level, int vector);
+  void emit(Level now, int vector);
 
   // The value of an integer whose coefficient() of `input` is known, were the input another one.
   Value* with(ir::NodeId id, int vector, ir::Input input, Value* value);

@@ -69,6 +69,10 @@ Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
       const Coefficient b = operand(1).step;
       return a && b ? bounded(*a + sign * *b) : Coefficient{};
     };
+    const auto negated = [&]() -> Coefficient {
+      const Coefficient a = operand(0).step;
+      return a ? Coefficient(-*a) : Coefficient{};
+    };
     const auto product = [&](std::size_t factor) -> Coefficient {
       const Coefficient constant = constant_of(graph, node.operands[factor]);
       const Coefficient step = operand(1 - factor).step;
@@ -82,7 +86,7 @@ Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
       if (node.type != ir::Type::integer) continue;
       if (node.op == Op::add) mine.step = sum(1);
       if (node.op == Op::sub) mine.step = sum(-1);
-      if (node.op == Op::neg && operand(0).step) mine.step = -*operand(0).step;
+      if (node.op == Op::neg) mine.step = negated();
       if (node.op == Op::mul) mine.step = product(0) ? product(0) : product(1);
     }
   }
