@@ -68,7 +68,7 @@ TEST(PoisonFuzz, FailsWhereTheDefinitionDoes) {
   int failed = 0;
   int succeeded = 0;
   test::Compared compared;
-  for (int round = 0; round < test::fuzz_count(150); ++round) {
+  for (int round = 0; round < test::fuzz_count(100); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     Random random = test::rng(seed);

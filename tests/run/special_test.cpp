@@ -190,6 +190,32 @@ TEST_P(OneSpecial, Value) {
   }
 }
 
+// Whatever its bits are: the ones that kernels mark hidden scores with, too.
+TEST_P(OneSpecial, NanOfAnyPayload) {
+  if (GetParam() == DType::bf16 || GetParam() == DType::f16) return;
+  for (const std::uint64_t bits : {0x7ff8000000000000u, 0xfff8000000000000u, 0xfff8deadbeefdeadu,
+                                   0xffffffffffffffffu, 0x7ff8000000000001u}) {
+    Tensor spoilt_q = q.clone(), spoilt_k = k.clone();
+    if (GetParam() == DType::f64) {
+      spoilt_q.at<double>({0, 0, 31, 2}) = std::bit_cast<double>(bits);
+      spoilt_k.at<double>({0, 0, 1031, 2}) = std::bit_cast<double>(bits);
+    } else {
+      const std::uint32_t narrow = bits == 0xfff8deadbeefdeadu
+                                       ? 0xffc0deadu
+                                       : static_cast<std::uint32_t>(bits >> 32) | 0x400000u;
+      spoilt_q.at<float>({0, 0, 31, 2}) = std::bit_cast<float>(narrow);
+      spoilt_k.at<float>({0, 0, 1031, 2}) = std::bit_cast<float>(narrow);
+    }
+    for (const Inputs& inputs : {Inputs{spoilt_q, k, v}, Inputs{q, spoilt_k, v}}) {
+      const Rows got = run(inputs, 0.5);
+      expect_only(31, got);
+      EXPECT_TRUE(std::isnan(get(got.lse, 31))) << std::hex << bits;
+      EXPECT_TRUE(std::isnan(get(got.max, 31))) << std::hex << bits;
+      EXPECT_TRUE(std::isnan(get(got.out, 31 * 3))) << std::hex << bits;
+    }
+  }
+}
+
 // In a column that is hidden from everybody, and in one that no run holds.
 TEST_P(OneSpecial, HiddenFromAll) {
   const ForwardRun half(mods_of({}, parse("kv % 50 == q && kv % 3 == 0")));
@@ -251,7 +277,7 @@ TEST(SpecialScores, OfInfiniteSize) {
       const Rows got = run({q, k, v}, 0.25);
       expect_alike(got, run.reference({q, k, v}, 0.25), 2e-5);
       test::ShuffledExecutor shuffled(7, 3);
-      const layout::Layout layout = test::rewritten(run.build({1, 1, 30, 2500}, {}, 11), random);
+      const layout::Layout layout = test::rewritten(run.build({1, 1, 30, 2500}, {}, 24), random);
       EXPECT_TRUE(same_rows(run({q, k, v}, 0.25, layout, shuffled), got));
     }
   }

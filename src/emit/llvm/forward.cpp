@@ -18,7 +18,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // Marks scores that the mask hides in careful kernels, where -inf means a visible score of -inf. No
-// operation makes this NaN.
+// operation makes this NaN; one that comes from outside is replaced by another.
 constexpr std::uint64_t hidden_single = 0xffc0dead, hidden_double = 0xfff8deadbeefdeadull;
 
 class BlockEmitter {
@@ -48,6 +48,8 @@ class BlockEmitter {
     return llvm::ConstantInt::get(build_.vector(build_.getIntNTy(real_bits())),
                                   plan_.compute == DType::f64 ? hidden_double : hidden_single);
   }
+  bool marks_hidden() const { return spec_.masked && spec_.careful; }
+  Value* is_hidden(Value* score) { return build_.CreateICmpEQ(bits_of(score), hidden_bits()); }
 
   Builder& build_;
   const BlockSpec& spec_;
@@ -67,8 +69,7 @@ void BlockEmitter::take_maximum(Value* score, int v) {
     Value* stays = build_.CreateFCmpUNO(old, old);
     next = build_.CreateSelect(build_.CreateOr(nan, stays),
                                build_.numbers(std::numeric_limits<double>::quiet_NaN()), next);
-    Value* hidden = build_.CreateICmpEQ(bits_of(score), hidden_bits());
-    next = build_.CreateSelect(hidden, old, next);
+    if (marks_hidden()) next = build_.CreateSelect(is_hidden(score), old, next);
   }
   tile_.store(next, address, 0);
 }
@@ -101,8 +102,12 @@ void BlockEmitter::apply_mods() {
       if (mask) {
         const ModEmitter::Result seen = mask->pair(v, nullptr).front();
         Value* visible = build_.splat(seen.value);
-        Value* hidden = spec_.careful ? build_.CreateBitCast(hidden_bits(), build_.reals())
-                                      : static_cast<Value*>(build_.numbers(-infinity));
+        if (marks_hidden()) {  // a NaN of the caller's may have the mark's bits
+          score = build_.CreateSelect(
+              is_hidden(score), build_.numbers(std::numeric_limits<double>::quiet_NaN()), score);
+        }
+        Value* hidden = marks_hidden() ? build_.CreateBitCast(hidden_bits(), build_.reals())
+                                       : static_cast<Value*>(build_.numbers(-infinity));
         score = build_.CreateSelect(visible, score, hidden);
         if (poison != nullptr) poison = build_.CreateAnd(poison, visible);
         if (seen.poison != nullptr) {
@@ -169,10 +174,8 @@ void BlockEmitter::weigh() {
           Value* address = tile_.at(scores_, i, v);
           Value* score = build_.load(build_.reals(), address);
           Value* weight = power_below(build_, score, power[static_cast<std::size_t>(v)]);
-          if (spec_.careful) {
-            Value* hidden = build_.CreateICmpEQ(bits_of(score), hidden_bits());
-            weight = build_.CreateSelect(hidden, build_.numbers(-0.0), weight);
-          }
+          if (marks_hidden())
+            weight = build_.CreateSelect(is_hidden(score), build_.numbers(-0.0), weight);
           build_.store(weight, address);
           next.push_back(build_.CreateFAdd(so_far[static_cast<std::size_t>(v)], weight));
         }
@@ -184,7 +187,7 @@ void BlockEmitter::weigh() {
 
 void BlockEmitter::add_values() {
   tile_.add(tile_.pointer(offsetof(TileArgs, values)), plan_.value_dim, scores_,
-            tile_.pointer(offsetof(BlockArgs, sums)), spec_.careful);
+            tile_.pointer(offsetof(BlockArgs, sums)), marks_hidden());
 }
 
 }  // namespace
