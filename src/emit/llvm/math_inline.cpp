@@ -1,10 +1,11 @@
-// Coefficients are minimax fits of the relative error (reweighted least squares in 40 digits on 400
-// Chebyshev points), rounded to fp32; those of tanh were then moved by single ulps as long as its
-// error shrank. Errors were measured over all 2^32 floats against the C library in fp64, with fma /
-// without:
+// Coefficients are minimax fits of the relative error, rounded to fp32: exp2's by Remez, those of
+// exp and tanh by reweighted least squares in 40 digits on 150 to 200 Chebyshev points; two of
+// tanh's were then moved by single ulps while its error shrank. Errors over all 2^32 floats, of the
+// same steps in C++ against the C library in fp64:
 //
-//   exp2  0.95 / 1.23 ulp     exp  0.93 / 1.22     tanh  3.22 / 3.28     sigmoid, from exp,  2.42
-//   / 2.42
+//             exp2   exp   tanh  sigmoid
+//   fma       0.95   0.93  3.21  2.40   ulp
+//   without   1.23   1.22  3.28  2.40
 #include "emit/llvm/math_inline.h"
 
 #include <llvm/IR/IntrinsicsX86.h>
