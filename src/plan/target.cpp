@@ -71,10 +71,13 @@ bool runs_here(const Row& row) {
   return false;
 }
 
-// The library stays open: kernels call into it.
+// The library stays open: kernels call into it. Before glibc 2.35 it lacked most functions.
 bool have_libmvec() {
 #if defined(__x86_64__) && defined(__GLIBC__)
-  static const bool have = dlopen("libmvec.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr;
+  static const bool have = [] {
+    void* library = dlopen("libmvec.so.1", RTLD_NOW | RTLD_GLOBAL);
+    return library != nullptr && dlsym(library, "_ZGVbN4v_tanhf") != nullptr;
+  }();
   return have;
 #else
   return false;
