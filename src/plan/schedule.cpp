@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 namespace treadle::plan {
 namespace {
@@ -122,7 +123,12 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
       }
     }
     result.tasks = std::move(pieces);
-    std::ranges::stable_sort(result.tasks, std::ranges::greater{}, &Task::cost);
+    std::ranges::sort(result.tasks, [](const Task& a, const Task& b) {
+      const auto place = [](const Task& t) {
+        return std::tuple(-t.cost, t.b, t.key_head, t.first, t.chunk_begin);
+      };
+      return place(a) < place(b);
+    });
   }
   return result;
 }
