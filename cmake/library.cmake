@@ -22,3 +22,6 @@ set_target_properties(
              LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
              LINKER_LANGUAGE CXX # CMake cannot tell from objects alone
 )
+if(TREADLE_SANITIZE) # tests are made from the folders; it is there for who asks
+  set_target_properties(treadle PROPERTIES EXCLUDE_FROM_ALL ON)
+endif()

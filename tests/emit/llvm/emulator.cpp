@@ -98,7 +98,7 @@ void Emulator::operator()(const std::vector<Piece>& pieces) const {
   const std::vector<char> back{std::istreambuf_iterator<char>(result), {}};
   if (back.size() != image.size()) throw std::runtime_error("the emulated program gave too little");
   for (std::size_t p = 0; p < pieces.size(); ++p) {
-    if (pieces[p].pointers) continue;
+    if (pieces[p].pointers || pieces[p].memory.empty()) continue;
     std::memcpy(pieces[p].memory.data(), &back[begins[p]], pieces[p].memory.size());
   }
 }
