@@ -315,11 +315,14 @@ std::shared_ptr<run::BackwardKernels> Cpu::backward_kernels(const Inputs& inputs
     facts = plan::find_facts(derivative_.graph, bound.derivative, extent_of(inputs),
                              layout.tiles().order());
   }
+  const int vectors = plan::vectors_for(target_, compute_type(inputs), layout.tiles().height());
   const std::unique_lock lock(mutex_);
   for (const std::shared_ptr<run::BackwardKernels>& known : known_backward_)
-    if (&known->forward() == forward.get() && known->derivative_facts() == facts) return known;
+    if (&known->forward() == forward.get() && known->derivative_facts() == facts &&
+        known->plan().vectors == vectors)
+      return known;
   known_backward_.push_back(std::make_shared<run::BackwardKernels>(
-      process().engine, std::move(forward), derivative_, std::move(facts)));
+      process().engine, std::move(forward), derivative_, std::move(facts), vectors));
   return known_backward_.back();
 }
 

@@ -36,6 +36,13 @@ int tiles_per_group(const ForwardPlan& plan, bool copies_keys) {
   return static_cast<int>(std::min<std::int64_t>(copies_keys ? 8 : 4, room));
 }
 
+int tiles_per_backward_group(const ForwardPlan& plan) { return 4 * most_vectors / plan.vectors; }
+
+int vectors_for(const Target& target, DType compute, std::int64_t height) {
+  const std::int64_t lanes = target.lanes(compute);
+  return static_cast<int>(std::min<std::int64_t>((height + lanes - 1) / lanes, most_vectors));
+}
+
 std::int64_t chunk_length(std::int64_t keys) {
   std::int64_t length = 1024;
   while (length * 64 < keys) length *= 2;

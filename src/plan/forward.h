@@ -31,8 +31,13 @@ struct ForwardPlan {
 ForwardPlan plan_forward(const Target& target, DType compute, std::int64_t dim,
                          std::int64_t value_dim, int vectors);
 
+// Vectors of the tiles that queries in groups of `height` make, the last of which may be cut.
+int vectors_for(const Target& target, DType compute, std::int64_t height);
+
 // How many tiles share a block of keys while it is in the cache, or its copy.
 int tiles_per_group(const ForwardPlan& plan, bool copies_keys);
+// The same for the backward, whose sums over queries go through a group's tiles at once.
+int tiles_per_backward_group(const ForwardPlan& plan);
 
 // Sums end, and work may be cut, at multiples of this many keys; from the number of keys alone, so
 // that results do not depend on anything else.

@@ -44,27 +44,41 @@ BackwardDone run(BackwardKernels& kernels, const BackwardProblem& problem, Execu
   const std::int64_t parts = (layout.tiles().height() + width - 1) / width;
   const std::int64_t places =
       layout.extent().batch * layout.extent().heads * layout.tiles().count() * parts;
-  HandOver<F> dq(places, width * kernels.spec().dim, chunks);
-  BackwardShared<F> shared{
-      .kernels = kernels, .problem = problem, .chunk = chunk, .tiles_per_group = 4, .dq = dq};
+  const std::int64_t rows = problem.q.size(0) * problem.q.size(1) * problem.q.size(2);
+  const std::int64_t tile = width * kernels.spec().dim;
+  const Scratch::Lease room = scratch.take();
+  F* sums = nullptr;
+  RowNumbers<F> numbers;
+  const auto carve = [&](Carver carver) {
+    numbers = {carver.take<F>(rows), carver.take<F>(rows)};
+    sums = carver.take<F>(places * tile);
+    return carver.used();
+  };
+  carve(Carver(room->room(carve(Carver()))));
+  find_rows(numbers, kernels, problem, executor, scratch);
+  HandOver<F> dq(sums, places, tile, chunks);
+  BackwardShared<F> shared{.kernels = kernels,
+                           .problem = problem,
+                           .chunk = chunk,
+                           .tiles_per_group = plan::tiles_per_backward_group(kernels.plan()),
+                           .dq = dq,
+                           .rows = numbers};
 
   const std::vector<std::vector<BackwardTask>> tasks = tasks_of(problem, chunks);
   std::int64_t number = 0;
   for (const auto& group : tasks) number += static_cast<std::int64_t>(group.size());
-  for (const CapturedSum& captured : problem.captured)
-    shared.captured.push_back(
-        captured.by_key ? nullptr : std::make_unique<HandOver<F>>(1, captured.count, number));
+  for (const CapturedSum& captured : problem.captured) {
+    shared.captured.push_back(captured.by_key
+                                  ? nullptr
+                                  : std::make_unique<HandOver<F>>(static_cast<F*>(captured.sum), 1,
+                                                                  captured.count, number));
+  }
   // Groups are begun in their order whatever the executor does, so that few parts come early.
   std::atomic<std::size_t> next{0};
   base::parallel_for(executor, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t) {
     const Scratch::Lease workspace = scratch.take();
     for (const BackwardTask& task : tasks[next++]) run_task(shared, task, *workspace);
   });
-  for (const CapturedSum& captured : problem.captured) {
-    const F* sum = static_cast<const F*>(captured.sum);
-    if (std::any_of(sum, sum + captured.count, [](F x) { return x != x; }))
-      shared.not_a_number = true;
-  }
 
   BackwardDone done{.poisoned = std::nullopt, .not_a_number = shared.not_a_number};
   if (const std::int64_t where = shared.poisoned; where >= 0) {

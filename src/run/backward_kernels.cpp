@@ -1,30 +1,19 @@
 #include "run/backward_kernels.h"
 
-#include <algorithm>
+#include "run/ask.h"
 
 namespace treadle::run {
-namespace {
-
-// What is kept, made first if it is not there.
-template <class Kernel, class Spec, class Emit>
-Kernel* ask(std::atomic<Kernel*>& kept, jit::Engine& engine, const plan::Target& target,
-            const Spec& spec, const Emit& emit) {
-  Kernel* kernel = kept.load(std::memory_order_acquire);
-  if (kernel == nullptr) {
-    kernel = engine.function<Kernel>(key(spec), target, [&] { return emit(spec); });
-    kept.store(kernel, std::memory_order_release);
-  }
-  return kernel;
-}
-
-}  // namespace
 
 BackwardKernels::BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKernels> forward,
-                                 ir::Joint derivative, plan::ModFacts derivative_facts)
+                                 ir::Joint derivative, plan::ModFacts derivative_facts, int vectors)
     : engine_(engine),
       forward_(std::move(forward)),
       derivative_(std::move(derivative)),
-      derivative_facts_(std::move(derivative_facts)) {}
+      derivative_facts_(std::move(derivative_facts)),
+      vectors_(vectors) {
+  for (const ir::Contribution& contribution : derivative_.contributions)
+    separable_.push_back(emit::is_separable(derivative_.graph, contribution));
+}
 
 std::int64_t BackwardKernels::padded(std::int64_t length) const {
   const std::int64_t lanes = spec().target.lanes(spec().compute);
@@ -56,18 +45,28 @@ emit::SlopeKernel* BackwardKernels::slopes(bool masked) {
                            .mask = masked ? spec().mask : ir::Graph(),
                            .mask_facts = spec().mask_facts};
   };
-  std::atomic<emit::SlopeKernel*>& kept = slopes_[masked ? 1 : 0];
-  if (emit::SlopeKernel* kernel = kept.load(std::memory_order_acquire)) return kernel;
-  return ask(kept, engine_, spec().target, make_spec(), emit::emit_slopes);
+  return ask(slopes_[masked ? 1 : 0], engine_, spec().target, make_spec, emit::emit_slopes);
 }
 
 emit::ReduceKernel* BackwardKernels::reduce(Reduce& kept, std::int64_t length) {
-  return ask(kept, engine_, spec().target, reduce_spec(length), emit::emit_reduce);
+  return ask(kept, engine_, spec().target, [&] { return reduce_spec(length); }, emit::emit_reduce);
+}
+
+emit::FlipKernel* BackwardKernels::flip(Flip& kept, std::int64_t length, bool to_rows) {
+  const auto make_spec = [&] {
+    return emit::FlipSpec{.target = spec().target,
+                          .compute = spec().compute,
+                          .width = plan().width(),
+                          .length = length,
+                          .row = to_rows ? length : padded(length),
+                          .to_rows = to_rows};
+  };
+  return ask(kept, engine_, spec().target, make_spec, emit::emit_flip);
 }
 
 emit::CopyKernel* BackwardKernels::copy(Copy& kept, DType from, DType to, std::int64_t length) {
-  return ask(kept, engine_, spec().target, emit::CopySpec{spec().target, from, to, length},
-             emit::emit_copy);
+  const auto make_spec = [&] { return emit::CopySpec{spec().target, from, to, length}; };
+  return ask(kept, engine_, spec().target, make_spec, emit::emit_copy);
 }
 
 }  // namespace treadle::run

@@ -13,19 +13,20 @@ namespace treadle::run {
 class BackwardKernels {
  public:
   // `forward` has the copies of inputs and the spec of the mods; derivative is that of a general
-  // score mod.
+  // score mod. All tiles are of so many vectors.
   BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKernels> forward,
-                  ir::Joint derivative, plan::ModFacts derivative_facts);
+                  ir::Joint derivative, plan::ModFacts derivative_facts, int vectors);
 
   [[nodiscard]] const std::vector<ir::Contribution>& contributions() const {
     return derivative_.contributions;
   }
+  // By contribution.
+  [[nodiscard]] const std::vector<bool>& separable() const { return separable_; }
 
   [[nodiscard]] ForwardKernels& forward() { return *forward_; }
   [[nodiscard]] const ForwardSpec& spec() const { return forward_->spec(); }
   [[nodiscard]] const plan::ModFacts& derivative_facts() const { return derivative_facts_; }
-  // Tiles are all of one width, the widest.
-  [[nodiscard]] const plan::ForwardPlan& plan() const { return forward_->plan(plan::most_vectors); }
+  [[nodiscard]] const plan::ForwardPlan& plan() const { return forward_->plan(vectors_); }
 
   // Rows of dO, Q, dK and dV in scratch are padded to whole vectors.
   [[nodiscard]] std::int64_t padded(std::int64_t length) const;
@@ -36,6 +37,10 @@ class BackwardKernels {
   emit::SlopeKernel* slopes(bool masked);
   emit::ReduceKernel* reduce_k() { return reduce(reduce_k_, spec().dim); }
   emit::ReduceKernel* reduce_v() { return reduce(reduce_v_, spec().value_dim); }
+  // Padded rows to the lanes of a tile, and sums back to rows without room between them.
+  emit::FlipKernel* queries_to_lanes() { return flip(queries_, spec().dim, false); }
+  emit::FlipKernel* gradients_to_lanes() { return flip(gradients_, spec().value_dim, false); }
+  emit::FlipKernel* dq_to_rows() { return flip(dq_, spec().dim, true); }
   emit::CopyKernel* load_out() {
     return copy(load_out_, spec().q, spec().compute, spec().value_dim);
   }
@@ -47,16 +52,21 @@ class BackwardKernels {
 
  private:
   using Copy = std::atomic<emit::CopyKernel*>;
+  using Flip = std::atomic<emit::FlipKernel*>;
   using Reduce = std::atomic<emit::ReduceKernel*>;
   emit::CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
   emit::ReduceKernel* reduce(Reduce& kept, std::int64_t length);
+  emit::FlipKernel* flip(Flip& kept, std::int64_t length, bool to_rows);
 
   jit::Engine& engine_;
   std::shared_ptr<ForwardKernels> forward_;
   ir::Joint derivative_;
   plan::ModFacts derivative_facts_;
+  std::vector<bool> separable_;
+  int vectors_;
   std::array<std::atomic<emit::SlopeKernel*>, 2> slopes_{};  // by masked
   Reduce reduce_k_{}, reduce_v_{};
+  Flip queries_{}, gradients_{}, dq_{};
   Copy load_out_{}, store_dq_{}, store_dk_{}, store_dv_{};
 };
 

@@ -2,13 +2,13 @@
 #include "run/backward_worker.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numbers>
 
 #include "plan/schedule.h"
+#include "run/all_numbers.h"
 #include "run/blocks.h"
 #include "run/key_blocks.h"
+#include "run/scatter.h"
 
 namespace treadle::run {
 namespace {
@@ -42,7 +42,7 @@ class Worker {
   void load(Tile<F>& tile, std::size_t number);
   void run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows);
   void run_block();
-  void scatter(const Tile<F>& tile, std::int64_t count);
+  void give(const Tile<F>& tile, std::int64_t count);
   void hand_over(const Tile<F>& tile, const F* part);
   void store(emit::CopyKernel* kernel, const View& to, F* from, std::int64_t length, F scale);
   Tile<F> tile_of(std::int64_t entry);
@@ -61,7 +61,8 @@ class Worker {
   F *weights_ = nullptr, *slopes_ = nullptr;  // [tiles][block_rows][width]
   F *query_rows_ = nullptr,
     *gradient_rows_ = nullptr;                   // [tiles][width][dim], [tiles][width][value_dim]
-  F* out_rows_ = nullptr;                        // [width][value_dim], of one tile
+  F* out_rows_ = nullptr;                        // [width][dim], of one tile
+  F* factors_ = nullptr;                         // [width]
   F *dk_ = nullptr, *dv_ = nullptr;              // [chunk + spare][dim], [chunk + spare][value_dim]
   F *block_dk_ = nullptr, *block_dv_ = nullptr;  // of a block whose keys do not follow one another
   std::int32_t* result_rows_ = nullptr;          // of a tile whose dQ is complete
@@ -112,7 +113,8 @@ void Worker<F>::carve(Carver& c) {
   query_rows_ = c.take<F>(group * width() * dim_);
   gradient_rows_ = c.take<F>(group * width() * value_dim_);
   result_rows_ = c.take<std::int32_t>(width());
-  out_rows_ = c.take<F>(width() * std::max(dim_, value_dim_));
+  out_rows_ = c.take<F>(width() * spec().dim);
+  factors_ = c.take<F>(width());
   dk_ = c.take<F>((shared_.chunk + spare) * dim_);
   dv_ = c.take<F>((shared_.chunk + spare) * value_dim_);
   const auto contributions = static_cast<std::int64_t>(shared_.kernels.contributions().size());
@@ -171,38 +173,27 @@ void Worker<F>::load(Tile<F>& tile, std::size_t number) {
                               .target_stride = length * static_cast<std::int64_t>(sizeof(F)),
                               .target_index = nullptr,
                               .count = active};
-    std::fill_n(to, width() * length, F{0});
     kernel(&args);
+    std::fill(to + active * length, to + width() * length, F{0});
   };
   F* queries = query_rows_ + static_cast<std::int64_t>(number) * width() * dim_;
   F* gradients = gradient_rows_ + static_cast<std::int64_t>(number) * width() * value_dim_;
   copy(shared_.kernels.forward().load_q(), problem_.q, queries, dim_);
   copy(shared_.kernels.load_out(), problem_.dout, gradients, value_dim_);
-  copy(shared_.kernels.load_out(), problem_.out, out_rows_, value_dim_);
-
-  const F factor = static_cast<F>(problem_.scale * spec().score.factor());
-  const auto row_value = [&](const ConstView& view, std::int64_t i) {
-    const std::int64_t offset =
-        tile.b * view.stride(0) + tile.entry.head * view.stride(1) + tile.rows[i] * view.stride(2);
-    return static_cast<const F*>(view.data())[offset];
+  const auto flip = [&](emit::FlipKernel* kernel, const F* from, F* to, F factor) {
+    std::fill_n(factors_, width(), factor);
+    const emit::FlipArgs args{.source = from, .target = to, .factors = factors_};
+    kernel(&args);
   };
+  flip(shared_.kernels.queries_to_lanes(), queries, tile.queries,
+       static_cast<F>(problem_.scale * spec().score.factor()));
+  flip(shared_.kernels.gradients_to_lanes(), gradients, tile.gradients, F{1});
+
   constexpr F infinity = std::numeric_limits<F>::infinity();
+  const std::int64_t first = (tile.b * problem_.q.size(1) + tile.entry.head) * problem_.q.size(2);
   for (std::int64_t i = 0; i < width(); ++i) {
-    for (std::int64_t d = 0; d < spec().dim; ++d)
-      tile.queries[d * width() + i] = queries[i * dim_ + d] * factor;
-    F delta = 0;
-    for (std::int64_t d = 0; d < spec().value_dim; ++d) {
-      const F gradient = gradients[i * value_dim_ + d];
-      tile.gradients[d * width() + i] = gradient;
-      delta += gradient * out_rows_[i * value_dim_ + d];
-    }
-    tile.power[i] = infinity;
-    tile.delta[i] = delta;
-    if (i >= active) continue;
-    const F lse = row_value(problem_.lse, i);
-    if (lse != -infinity)
-      tile.power[i] = static_cast<F>(static_cast<double>(lse) * std::numbers::log2e);
-    if (problem_.dlse) tile.delta[i] -= row_value(*problem_.dlse, i);
+    tile.power[i] = i < active ? shared_.rows.power[first + tile.rows[i]] : infinity;
+    tile.delta[i] = i < active ? shared_.rows.delta[first + tile.rows[i]] : F{0};
   }
   std::fill_n(tile.dq, width() * spec().dim, F{0});
 }
@@ -247,7 +238,7 @@ void Worker<F>::run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows) {
         .apart = shared_.kernels.plan().key_block * width(),
         .gradient_strides = problem_.gradient_strides.data()};
     shared_.kernels.slopes(!stretch.full)(&args);
-    scatter(tile, stretch.end - stretch.begin);
+    give(tile, stretch.end - stretch.begin);
     if (poisoned_ != 0) [[unlikely]] {
       poisoned_ = 0;
       const std::int64_t here = tile.place / parts_;
@@ -259,25 +250,20 @@ void Worker<F>::run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows) {
   clear_until(rows);
 }
 
-// What the last stretch gives to captures, key by key and query by query. Lanes without a query
-// give nothing.
+// What the last stretch gives to captures.
 template <class F>
-void Worker<F>::scatter(const Tile<F>& tile, std::int64_t count) {
+void Worker<F>::give(const Tile<F>& tile, std::int64_t count) {
   const std::int64_t apart = shared_.kernels.plan().key_block * width();
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     const CapturedSum& captured = problem_.captured[i];
-    F* sum = captured_[i];
     for (const std::size_t c : captured.contributions) {
-      const F* amounts = amounts_ + static_cast<std::int64_t>(c) * apart;
-      const std::int64_t* places = places_ + static_cast<std::int64_t>(c) * apart;
-      for (std::int64_t k = 0; k < count; ++k) {
-        for (std::int64_t lane = 0; lane < tile.entry.queries; ++lane) {
-          const F amount = amounts[k * width() + lane];
-          const std::int64_t place = places[k * width() + lane];
-          // Where nothing is given the place may be anywhere.
-          if (amount != F{0} && place >= 0 && place < captured.count) sum[place] += amount;
-        }
-      }
+      const Gifts<F> gifts{.amounts = amounts_ + static_cast<std::int64_t>(c) * apart,
+                           .places = places_ + static_cast<std::int64_t>(c) * apart,
+                           .keys = count,
+                           .queries = tile.entry.queries,
+                           .width = width(),
+                           .separable = shared_.kernels.separable()[c]};
+      if (!scatter(gifts, captured_[i], captured.count)) shared_.not_a_number = true;
     }
   }
 }
@@ -317,9 +303,7 @@ void Worker<F>::run_block() {
 
 template <class F>
 void Worker<F>::watch(const F* values, std::int64_t count) {
-  bool numbers = true;
-  for (std::int64_t i = 0; i < count; ++i) numbers = numbers && values[i] == values[i];
-  if (!numbers) shared_.not_a_number = true;
+  if (!all_numbers(values, count)) shared_.not_a_number = true;
 }
 
 // The chunk's part of a tile's dQ; whoever completes the sum writes it.
@@ -328,14 +312,14 @@ void Worker<F>::hand_over(const Tile<F>& tile, const F* part) {
   const F* sum = shared_.dq.bring(tile.place, task_.chunk, part);
   if (sum == nullptr || tile.entry.queries == 0) return;
   watch(sum, width() * spec().dim);
-  const F scale = static_cast<F>(problem_.scale);
   const layout::Tiles& tiles = problem_.layout->tiles();
   for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
     result_rows_[i] =
         static_cast<std::int32_t>(tiles.query(tile.entry.tile, tile.entry.first_query + i));
-    for (std::int64_t d = 0; d < spec().dim; ++d)
-      out_rows_[i * spec().dim + d] = sum[d * width() + i] * scale;
   }
+  std::fill_n(factors_, width(), static_cast<F>(problem_.scale));
+  const emit::FlipArgs flip{.source = sum, .target = out_rows_, .factors = factors_};
+  shared_.kernels.dq_to_rows()(&flip);
   const emit::CopyArgs copy{
       .source = out_rows_,
       .source_stride = spec().dim * static_cast<std::int64_t>(sizeof(F)),
@@ -397,8 +381,11 @@ void Worker<F>::store(emit::CopyKernel* kernel, const View& to, F* from, std::in
 template <class F>
 void Worker<F>::run() {
   const std::int64_t spare = shared_.kernels.block_rows() - shared_.kernels.plan().key_block;
-  std::fill_n(dk_, (shared_.chunk + spare) * dim_, F{0});
-  std::fill_n(dv_, (shared_.chunk + spare) * value_dim_, F{0});
+  std::fill_n(dk_, (end_ - begin_ + spare) * dim_, F{0});
+  std::fill_n(dv_, (end_ - begin_ + spare) * value_dim_, F{0});
+  // What pads a row is read and has to be a number.
+  std::fill_n(query_rows_, shared_.tiles_per_group * width() * dim_, F{0});
+  std::fill_n(gradient_rows_, shared_.tiles_per_group * width() * value_dim_, F{0});
   for (std::size_t i = 0; i < captured_.size(); ++i)
     if (shared_.captured[i] != nullptr) std::fill_n(captured_[i], problem_.captured[i].count, F{0});
   const std::int64_t entries = batches_ * per_batch_;
@@ -409,8 +396,8 @@ void Worker<F>::run() {
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     if (shared_.captured[i] == nullptr) continue;
     const F* sum = shared_.captured[i]->bring(0, task_.number, captured_[i]);
-    if (sum != nullptr)
-      std::copy_n(sum, problem_.captured[i].count, static_cast<F*>(problem_.captured[i].sum));
+    F* result = static_cast<F*>(problem_.captured[i].sum);
+    if (sum != nullptr && sum != result) std::copy_n(sum, problem_.captured[i].count, result);
   }
 }
 

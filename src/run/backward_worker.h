@@ -9,6 +9,7 @@
 
 #include "run/backward.h"
 #include "run/hand_over.h"
+#include "run/row_numbers.h"
 
 namespace treadle::run {
 
@@ -25,6 +26,7 @@ struct BackwardShared {
   std::int64_t chunk = 1024;
   int tiles_per_group = 4;
   HandOver<F>& dq;
+  RowNumbers<F> rows;
   // By capture: where tasks hand over what they add, in their order; null where no two tasks at
   // work at the same time add at one place, and they add to the sum itself.
   std::vector<std::unique_ptr<HandOver<F>>> captured;

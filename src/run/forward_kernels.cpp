@@ -1,5 +1,7 @@
 #include "run/forward_kernels.h"
 
+#include "run/ask.h"
+
 namespace treadle::run {
 
 ForwardKernels::ForwardKernels(jit::Engine& engine, ForwardSpec spec)
@@ -21,27 +23,31 @@ emit::BlockSpec ForwardKernels::block_spec(int vectors, bool masked, bool carefu
 }
 
 emit::BlockKernel* ForwardKernels::block(int vectors, bool masked, bool careful) {
-  std::atomic<emit::BlockKernel*>& kept =
-      blocks_[static_cast<std::size_t>((vectors - 1) * 4 + (masked ? 2 : 0) + (careful ? 1 : 0))];
-  emit::BlockKernel* kernel = kept.load(std::memory_order_acquire);
-  if (kernel == nullptr) {
-    const emit::BlockSpec spec = block_spec(vectors, masked, careful);
-    kernel = engine_.function<emit::BlockKernel>(key(spec), spec_.target,
-                                                 [&] { return emit::emit_block(spec); });
-    kept.store(kernel, std::memory_order_release);
-  }
-  return kernel;
+  const int which = (vectors - 1) * 4 + (masked ? 2 : 0) + (careful ? 1 : 0);
+  return ask(
+      blocks_[static_cast<std::size_t>(which)], engine_, spec_.target,
+      [&] { return block_spec(vectors, masked, careful); }, emit::emit_block);
 }
 
 emit::CopyKernel* ForwardKernels::copy(Copy& kept, DType from, DType to, std::int64_t length) {
-  emit::CopyKernel* kernel = kept.load(std::memory_order_acquire);
-  if (kernel == nullptr) {
-    const emit::CopySpec spec{spec_.target, from, to, length};
-    kernel = engine_.function<emit::CopyKernel>(key(spec), spec_.target,
-                                                [&] { return emit::emit_copy(spec); });
-    kept.store(kernel, std::memory_order_release);
-  }
-  return kernel;
+  return ask(
+      kept, engine_, spec_.target, [&] { return emit::CopySpec{spec_.target, from, to, length}; },
+      emit::emit_copy);
+}
+
+emit::FlipKernel* ForwardKernels::flip(Flips& kept, int vectors, std::int64_t length,
+                                       bool to_rows) {
+  return ask(
+      kept[static_cast<std::size_t>(vectors - 1)], engine_, spec_.target,
+      [&] {
+        return emit::FlipSpec{.target = spec_.target,
+                              .compute = spec_.compute,
+                              .width = plan(vectors).width(),
+                              .length = length,
+                              .row = length,
+                              .to_rows = to_rows};
+      },
+      emit::emit_flip);
 }
 
 }  // namespace treadle::run

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "emit/llvm/copy.h"
+#include "emit/llvm/flip.h"
 #include "emit/llvm/forward.h"
 #include "jit/engine.h"
 #include "plan/forward.h"
@@ -41,13 +42,22 @@ class ForwardKernels {
   emit::CopyKernel* store_out() {
     return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim);
   }
+  // Rows of queries to the lanes of a tile, and sums back to rows; no room between rows.
+  emit::FlipKernel* queries_to_lanes(int vectors) {
+    return flip(to_lanes_, vectors, spec_.dim, false);
+  }
+  emit::FlipKernel* sums_to_rows(int vectors) {
+    return flip(to_rows_, vectors, spec_.value_dim, true);
+  }
 
   // The spec of one of them, for those who want to see its code.
   [[nodiscard]] emit::BlockSpec block_spec(int vectors, bool masked, bool careful) const;
 
  private:
   using Copy = std::atomic<emit::CopyKernel*>;
+  using Flips = std::array<std::atomic<emit::FlipKernel*>, plan::most_vectors>;  // by vectors - 1
   emit::CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
+  emit::FlipKernel* flip(Flips& kept, int vectors, std::int64_t length, bool to_rows);
 
   jit::Engine& engine_;
   ForwardSpec spec_;
@@ -55,6 +65,7 @@ class ForwardKernels {
   // By vectors - 1, masked, careful.
   std::array<std::atomic<emit::BlockKernel*>, 4 * plan::most_vectors> blocks_{};
   Copy load_q_{}, load_k_{}, load_v_{}, store_out_{};
+  Flips to_lanes_{}, to_rows_{};
 };
 
 }  // namespace treadle::run

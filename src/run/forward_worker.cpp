@@ -6,6 +6,7 @@
 #include <limits>
 #include <numbers>
 
+#include "run/all_numbers.h"
 #include "run/blocks.h"
 #include "run/key_blocks.h"
 
@@ -44,7 +45,7 @@ class Worker {
   std::int64_t key_block_ = 0;
   std::vector<Tile<F>> tiles_;
   KeyBlocks<F> blocks_;
-  F *scores_ = nullptr, *rows_ = nullptr;
+  F *scores_ = nullptr, *rows_ = nullptr, *factors_ = nullptr;
   std::int64_t poisoned_ = 0;
 };
 
@@ -91,6 +92,7 @@ void Worker<F>::carve(Carver carver) {
     }
     scores_ = c.take<F>(key_block_ * width);
     blocks_.use(KeyBlocks<F>::Room::carve(c, key_block_, spec().dim, spec().value_dim));
+    factors_ = c.take<F>(width);
     rows_ = c.take<F>(width * std::max(spec().dim, spec().value_dim));
   };
   pass(carver);
@@ -116,12 +118,9 @@ void Worker<F>::load_queries(Tile<F>& tile) {
                             .target_index = nullptr,
                             .count = tile.width};
   shared_.kernels.load_q()(&copy);
-  const F factor = static_cast<F>(problem_.scale * spec().score.factor());
-  for (std::int64_t i = 0; i < tile.width; ++i) {
-    const F* from = rows_ + i * dim;
-    F* to = tile.queries + i;
-    for (std::int64_t d = 0; d < dim; ++d) to[d * tile.width] = from[d] * factor;
-  }
+  std::fill_n(factors_, tile.width, static_cast<F>(problem_.scale * spec().score.factor()));
+  const emit::FlipArgs flip{.source = rows_, .target = tile.queries, .factors = factors_};
+  shared_.kernels.queries_to_lanes(tile.vectors)(&flip);
 }
 
 template <class F>
@@ -237,26 +236,24 @@ template <class F>
 bool Worker<F>::write(Tile<F>& tile, bool last_try) {
   const std::int64_t value_dim = spec().value_dim;
   const TileState<F>& state = tile.total;
+  // Nothing seen, or nothing but -inf: zeros, whatever the values are.
+  const auto sees_nothing = [&](std::int64_t i) {
+    return state.maximum[i] == -std::numeric_limits<F>::infinity();
+  };
+  for (std::int64_t i = 0; i < tile.width; ++i)
+    factors_[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
+  const emit::FlipArgs flip{.source = state.sums, .target = rows_, .factors = factors_};
+  shared_.kernels.sums_to_rows(tile.vectors)(&flip);
   bool clean = true;
   for (std::int64_t i = 0; i < tile.active; ++i) {
     F* row = rows_ + i * value_dim;
-    // Nothing seen, or nothing but -inf: zeros, whatever the values are.
-    if (state.maximum[i] == -std::numeric_limits<F>::infinity()) {
-      bool zero = state.weight[i] == F{0};
-      for (std::int64_t d = 0; d < value_dim; ++d) {
-        zero = zero && state.sums[d * tile.width + i] == F{0};
-        row[d] = 0;
-      }
-      clean = clean && zero;
-      continue;
+    if (sees_nothing(i)) {
+      clean = clean && state.weight[i] == F{0} &&
+              std::all_of(row, row + value_dim, [](F x) { return x == F{0}; });
+      std::fill_n(row, value_dim, F{0});
+    } else {
+      clean = clean && state.weight[i] == state.weight[i] && all_numbers(row, value_dim);
     }
-    const F inverse = F{1} / state.weight[i];
-    bool number = state.weight[i] == state.weight[i];
-    for (std::int64_t d = 0; d < value_dim; ++d) {
-      row[d] = state.sums[d * tile.width + i] * inverse;
-      number = number && row[d] == row[d];
-    }
-    clean = clean && number;
   }
   if (!clean && !last_try) return false;
 

@@ -15,11 +15,11 @@ namespace treadle::run {
 template <class F>
 class HandOver {
  public:
-  // `places` sums of `size` numbers each, of `chunks` parts.
-  HandOver(std::int64_t places, std::int64_t size, std::int64_t chunks);
+  // `places` sums of `size` numbers each, of `chunks` parts. Their memory outlives this.
+  HandOver(F* sums, std::int64_t places, std::int64_t size, std::int64_t chunks);
 
-  // Chunk `chunk`'s part of the sum at `place`; null if it has none. Gives the sum when this was
-  // the last part that was missing, else null.
+  // Chunk `chunk`'s part of the sum at `place`; null if it has none. Gives the sum, which may be
+  // the part itself, when this was the last part that was missing, else null.
   const F* bring(std::int64_t place, std::int64_t chunk, const F* part);
 
  private:
@@ -37,7 +37,7 @@ class HandOver {
 
   std::int64_t size_, chunks_;
   std::vector<Place> places_;
-  std::unique_ptr<F[]> sums_;
+  F* sums_;
   std::array<std::mutex, 64> locks_;  // of places with equal remainders
 };
 

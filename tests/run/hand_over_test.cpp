@@ -24,7 +24,8 @@ TEST(HandOver, AddsInTheOrderOfChunks) {
   std::iota(order.begin(), order.end(), 0);
   for (int round = 0; round < 50; ++round) {
     std::shuffle(order.begin(), order.end(), random);
-    HandOver<float> over(2, 1, chunks);
+    float sums[2];
+    HandOver<float> over(sums, 2, 1, chunks);
     const float* sum = nullptr;
     for (const int c : order) {
       ASSERT_EQ(sum, nullptr);
@@ -37,11 +38,12 @@ TEST(HandOver, AddsInTheOrderOfChunks) {
 
 TEST(HandOver, PartsMayBeMissing) {
   const float part = 3;
-  HandOver<float> some(1, 1, 3);
+  float sums[2];
+  HandOver<float> some(sums, 1, 1, 3);
   EXPECT_EQ(some.bring(0, 2, nullptr), nullptr);
   EXPECT_EQ(some.bring(0, 0, nullptr), nullptr);
   EXPECT_EQ(*some.bring(0, 1, &part), 3);
-  HandOver<float> none(1, 2, 1);
+  HandOver<float> none(sums, 1, 2, 1);
   const float* zeros = none.bring(0, 0, nullptr);
   EXPECT_EQ(zeros[0], 0);
   EXPECT_EQ(zeros[1], 0);

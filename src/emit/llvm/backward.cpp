@@ -2,13 +2,30 @@
 
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <numbers>
 
+#include "emit/llvm/dependence.h"
 #include "emit/llvm/power.h"
 #include "emit/llvm/tile.h"
 
 namespace treadle::emit {
 namespace {
+
+// Whether the node is a number of the query plus a number of the key.
+bool separates(const ir::Graph& graph, const std::vector<Dependence>& on, ir::NodeId id) {
+  const Dependence& mine = on[static_cast<std::size_t>(id)];
+  if (mine.score) return false;
+  if (!mine.q || !mine.kv) return true;
+  const ir::Node& node = graph[id];
+  const auto part = [&](std::size_t i) { return separates(graph, on, node.operands[i]); };
+  const auto fixed = [&](std::size_t i) {
+    return level_of(on[static_cast<std::size_t>(node.operands[i])]) == Level::head;
+  };
+  if (node.op == ir::Op::add || node.op == ir::Op::sub) return part(0) && part(1);
+  if (node.op == ir::Op::neg) return part(0);
+  return node.op == ir::Op::mul && ((fixed(0) && part(1)) || (fixed(1) && part(0)));
+}
 
 // What a pair gives to a capture, and where: kept for the caller to add in order.
 void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spec,
@@ -28,19 +45,36 @@ void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spe
     Value* counts = output(contribution.when);
     if (visible != nullptr) counts = build.CreateAnd(counts, visible);
     Value* amount = build.CreateSelect(counts, output(contribution.value), build.numbers(0));
-    Value* place = llvm::Constant::getNullValue(words);
-    for (const int index : contribution.index) {
-      Value* step = build.load(build.getInt64Ty(),
-                               build.element(build.getInt64Ty(), strides, build.index(stride++)));
-      Value* wide = build.CreateSExtOrTrunc(output(index), words);
-      place = build.CreateAdd(place, build.CreateMul(wide, build.splat(step)));
-    }
     Value* first = build.CreateMul(apart, build.index(static_cast<std::int64_t>(c)));
     Value* row = build.CreateAdd(build.CreateMul(i, build.index(spec.plan.width())),
                                  build.index(v * build.lanes()));
     Value* at = build.CreateAdd(first, row);
     build.store(amount, build.element(build.real(), amounts, at));
-    build.store(place, build.element(build.getInt64Ty(), places, at));
+
+    const auto place = [&] {
+      Value* sum = llvm::Constant::getNullValue(words);
+      for (std::size_t axis = 0; axis < contribution.index.size(); ++axis) {
+        const std::int64_t which = stride + static_cast<std::int64_t>(axis);
+        Value* step = build.load(build.getInt64Ty(),
+                                 build.element(build.getInt64Ty(), strides, build.index(which)));
+        Value* wide = build.CreateSExtOrTrunc(output(contribution.index[axis]), words);
+        sum = build.CreateAdd(sum, build.CreateMul(wide, build.splat(step)));
+      }
+      return sum;
+    };
+    if (!is_separable(spec.derivative, contribution)) {
+      build.store(place(), build.element(build.getInt64Ty(), places, at));
+    } else {
+      build.when(
+          build.CreateICmpEQ(i, build.index(0)),
+          [&] { build.store(place(), build.element(build.getInt64Ty(), places, at)); }, true);
+      if (v == 0) {
+        Value* key = build.CreateAdd(build.CreateAdd(first, build.index(spec.plan.width())), i);
+        build.store(build.CreateExtractElement(place(), build.index(0)),
+                    build.element(build.getInt64Ty(), places, key));
+      }
+    }
+    stride += static_cast<std::int64_t>(contribution.index.size());
   }
 }
 
@@ -110,6 +144,13 @@ void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
 }
 
 }  // namespace
+
+bool is_separable(const ir::Graph& derivative, const ir::Contribution& contribution) {
+  const std::vector<Dependence> on = dependences(derivative);
+  return std::ranges::all_of(contribution.index, [&](int output) {
+    return separates(derivative, on, derivative.outputs()[static_cast<std::size_t>(output)]);
+  });
+}
 
 bool derives(const SlopeSpec& spec) {
   return spec.score.kind == plan::ScoreForm::Kind::general || !spec.contributions.empty();

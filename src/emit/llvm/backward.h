@@ -27,7 +27,8 @@ struct SlopeArgs {
   const std::int64_t* derivative_words = nullptr;
   // What captures get: for each contribution [count][width] numbers, and where they go: elements
   // from the beginning of the gradient, whose strides `gradient_strides` has, contribution after
-  // contribution.
+  // contribution. Places are [count][width], too; of a separable contribution only those of the
+  // first key, [width], followed by those of the first query, [count].
   void* amounts = nullptr;
   std::int64_t* places = nullptr;
   std::int64_t apart = 0;  // elements between contributions in both
@@ -48,6 +49,10 @@ struct SlopeSpec {
   ir::Graph mask;
   plan::ModFacts mask_facts;
 };
+
+// Whether the place of a pair is a number of its query plus a number of its key: bias[h, q, kv],
+// slopes[h], table[q - kv], but not table[bucket[q - kv]].
+bool is_separable(const ir::Graph& derivative, const ir::Contribution& contribution);
 
 // Whether the derivative is evaluated; else the slope of a score goes through as it is.
 bool derives(const SlopeSpec& spec);

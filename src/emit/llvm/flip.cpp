@@ -1,0 +1,121 @@
+#include "emit/llvm/flip.h"
+
+#include <llvm/IR/Module.h>
+
+#include <cstddef>
+
+#include "emit/llvm/builder.h"
+#include "emit/llvm/transpose.h"
+
+namespace treadle::emit {
+namespace {
+
+class FlipEmitter {
+ public:
+  FlipEmitter(Builder& build, const FlipSpec& spec, Value* args)
+      : build_(build),
+        spec_(spec),
+        source_(field(args, offsetof(FlipArgs, source))),
+        target_(field(args, offsetof(FlipArgs, target))),
+        factors_(field(args, offsetof(FlipArgs, factors))) {}
+
+  void run() {
+    const std::int64_t lanes = build_.lanes();
+    const std::int64_t whole = spec_.length - spec_.length % lanes;
+    build_.loop(build_.index(0), build_.index(spec_.width), lanes, [&](Value* q) {
+      Value* factor = build_.load(build_.reals(), build_.element(build_.real(), factors_, q));
+      if (whole > 0) {
+        build_.loop(build_.index(0), build_.index(whole), lanes,
+                    [&](Value* d) { square(q, d, factor); });
+      }
+      if (whole < spec_.length) {
+        build_.loop(build_.index(whole), build_.index(spec_.length), 1,
+                    [&](Value* d) { column(q, d, factor); });
+      }
+    });
+  }
+
+ private:
+  Value* field(Value* args, std::size_t offset) {
+    return build_.CreateLoad(
+        build_.getPtrTy(),
+        build_.element(build_.getInt8Ty(), args, build_.index(static_cast<std::int64_t>(offset))));
+  }
+  // Elements d and on of query q + i.
+  Value* in_rows(Value* array, Value* q, int i, Value* d) {
+    Value* row =
+        build_.CreateNSWMul(build_.CreateNSWAdd(q, build_.index(i)), build_.index(spec_.row));
+    return build_.element(build_.real(), array, build_.CreateNSWAdd(row, d));
+  }
+  // Element d + i of query q and those after it.
+  Value* in_lanes(Value* array, Value* q, Value* d, int i) {
+    Value* row =
+        build_.CreateNSWMul(build_.CreateNSWAdd(d, build_.index(i)), build_.index(spec_.width));
+    return build_.element(build_.real(), array, build_.CreateNSWAdd(row, q));
+  }
+
+  // As many elements of as many queries as a vector has lanes.
+  void square(Value* q, Value* d, Value* factor) {
+    Values vectors;
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* from = spec_.to_rows ? in_lanes(source_, q, d, i) : in_rows(source_, q, i, d);
+      Value* vector = build_.load(build_.reals(), from);
+      vectors.push_back(spec_.to_rows ? build_.CreateFMul(vector, factor) : vector);
+    }
+    vectors = transpose(build_, vectors);
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* vector = vectors[static_cast<std::size_t>(i)];
+      if (!spec_.to_rows) vector = build_.CreateFMul(vector, factor);
+      build_.store(vector, spec_.to_rows ? in_rows(target_, q, i, d) : in_lanes(target_, q, d, i));
+    }
+  }
+
+  // One element of as many queries as a vector has lanes.
+  void column(Value* q, Value* d, Value* factor) {
+    Value* vector = llvm::PoisonValue::get(build_.reals());
+    if (spec_.to_rows) {
+      vector = build_.CreateFMul(build_.load(build_.reals(), in_lanes(source_, q, d, 0)), factor);
+      for (int i = 0; i < build_.lanes(); ++i)
+        build_.store(build_.CreateExtractElement(vector, build_.index(i)),
+                     in_rows(target_, q, i, d));
+      return;
+    }
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* element = build_.load(build_.real(), in_rows(source_, q, i, d));
+      vector = build_.CreateInsertElement(vector, element, build_.index(i));
+    }
+    build_.store(build_.CreateFMul(vector, factor), in_lanes(target_, q, d, 0));
+  }
+
+  Builder& build_;
+  const FlipSpec& spec_;
+  Value *source_, *target_, *factors_;
+};
+
+}  // namespace
+
+base::Hash key(const FlipSpec& spec) {
+  return base::Hasher()
+      .add("flip")
+      .add(hash(spec.target))
+      .add(spec.compute)
+      .add(spec.width)
+      .add(spec.length)
+      .add(spec.row)
+      .add(spec.to_rows)
+      .finish();
+}
+
+Module emit_flip(const FlipSpec& spec) {
+  Module made = make_module("flip", spec.target);
+  llvm::LLVMContext& context = *made.context;
+  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
+                                       {llvm::PointerType::getUnqual(context)}, false);
+  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  Builder build(function, spec.target, spec.compute);
+  FlipEmitter(build, spec, function->getArg(0)).run();
+  build.CreateRetVoid();
+  return made;
+}
+
+}  // namespace treadle::emit
