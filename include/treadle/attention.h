@@ -38,11 +38,18 @@ enum class Backend : std::uint8_t {
   reference,  // dense, slow, exact: the definition
 };
 
+// What backward is given of the forward pass.
+enum class Save : std::uint8_t {
+  lse,      // out and lse
+  nothing,  // an empty Saved: backward runs the forward again, for half the time more
+};
+
 struct Options {
-  ScoreMod score_mod;                  // leaves scores as they are
-  MaskMod mask;                        // everything sees everything
-  std::optional<double> scale;         // 1 / sqrt(dim)
-  bool lse = false, max = false;       // outputs wanted besides out; backward needs lse
+  ScoreMod score_mod;             // leaves scores as they are
+  MaskMod mask;                   // everything sees everything
+  std::optional<double> scale;    // 1 / sqrt(dim)
+  bool lse = false, max = false;  // outputs wanted besides out; backward needs lse
+  Save save = Save::lse;
   std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
   Backend backend = Backend::cpu;
   std::string target;  // "haswell", ...: code for an older processor than this one is
@@ -112,8 +119,11 @@ struct TensorSpec {
 // Everything about the results of a call that does not depend on data.
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
-  std::int64_t forward_scratch = 0;  // bytes of working memory a thread needs at most
-  std::int64_t backward_scratch = 0;
+  std::int64_t forward_scratch = 0;   // bytes of working memory a thread needs at most
+  std::int64_t backward_scratch = 0;  // without the private sums of captures' gradients
+
+  // Bytes that a forward pass leaves for its backward, besides q, k and v.
+  [[nodiscard]] TREADLE_API std::int64_t saved_bytes(Save save) const;
 };
 
 // A capture as the compiled function knows it.

@@ -90,6 +90,7 @@ Attention compile(const Options& options) {
   compiled->scale = options.scale;
   compiled->lse = options.lse;
   compiled->max = options.max;
+  compiled->save = options.save;
   compiled->backend = options.backend;
   if (options.backend == Backend::cpu) {
     compiled->cpu = std::make_unique<api::Cpu>(compiled->score_mod, compiled->joint, compiled->mask,

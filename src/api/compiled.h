@@ -19,6 +19,7 @@ struct Attention::Compiled {
   std::vector<std::string> gradients;
   std::optional<double> scale;
   bool lse = false, max = false;
+  Save save = Save::lse;
   Backend backend = Backend::reference;
   std::unique_ptr<const api::Cpu> cpu;  // of Backend::cpu
 };

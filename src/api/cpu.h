@@ -36,6 +36,8 @@ class Cpu {
   // Bytes of working memory that one thread needs at most.
   [[nodiscard]] std::int64_t scratch_bytes(DType compute, std::int64_t dim,
                                            std::int64_t value_dim) const;
+  [[nodiscard]] std::int64_t backward_scratch_bytes(DType compute, std::int64_t keys,
+                                                    std::int64_t dim, std::int64_t value_dim) const;
 
   [[nodiscard]] Layout make_layout(const layout::Extent& extent, DType compute,
                                    const Bindings& bound, Executor& executor) const;
@@ -45,8 +47,8 @@ class Cpu {
                const ForwardViews& results, Executor& executor) const;
 
   // Gradients of q, k, v and of the captures of the derivative. Inputs and results have been
-  // checked, results are new tensors of ours. False if something is not a number: then nothing in
-  // the results means anything, and the reference has to tell where it belongs.
+  // checked. False if something is not a number: then nothing in the results means anything, and
+  // the reference has to tell where it belongs.
   bool backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                 const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
                 const Layout& layout, const BackwardViews& results, Executor& executor) const;
@@ -71,6 +73,10 @@ class Cpu {
   mutable std::vector<std::shared_ptr<run::ForwardKernels>> known_;
   mutable std::vector<std::shared_ptr<run::BackwardKernels>> known_backward_;
 };
+
+// f64 if an input is, else f32.
+DType compute_type(const Inputs& inputs);
+layout::Extent extent_of(const Inputs& inputs);
 
 // oneTBB on all cores, made once.
 const std::shared_ptr<Executor>& default_executor();

@@ -90,8 +90,17 @@ Measured measure(const Case& c, Executor& executor) {
                   .executor = shared,
                   .layout = attention.layout(inputs, {.captures = {}, .executor = shared})};
   const Forward forward = attention.forward(inputs, call);
+  Tensor dq(c.dtype, q.shape()), dk(c.dtype, k.shape()), dv(c.dtype, v.shape()), dcapture;
+  BackwardViews results{dq, dk, dv, {}};
+  const BackwardViews plain_results = results;
+  if (c.learned) {
+    dcapture = attention.backward(inputs, {forward.out, forward.lse}, dout, std::nullopt, call)
+                   .of("c")
+                   .clone();
+    results.captures.push_back({"c", dcapture});
+  }
   const auto work = [&] {
-    (void)attention.backward(inputs, {forward.out, forward.lse}, dout, std::nullopt, call);
+    attention.backward_into(results, inputs, {forward.out, forward.lse}, dout, std::nullopt, call);
   };
   work();
   const TracedMask mask = traced(c.mask);
@@ -110,9 +119,10 @@ Measured measure(const Case& c, Executor& executor) {
   measured.share = share.share;
   if (c.learned) {
     const Forward other = plain.forward(inputs, call);
-    measured.ratio = measure_ratio(
-        [&] { (void)plain.backward(inputs, {other.out, other.lse}, dout, std::nullopt, call); },
-        work);
+    const auto base = [&] {
+      plain.backward_into(plain_results, inputs, {other.out, other.lse}, dout, std::nullopt, call);
+    };
+    measured.ratio = measure_ratio(base, work);
     measured.note = "ratio: of the same without the capture";
   }
   return measured;

@@ -1,0 +1,32 @@
+// Where the gradients of captures are summed up.
+#pragma once
+
+#include <vector>
+
+#include "ir/joint.h"
+#include "run/backward.h"
+#include "treadle/attention.h"
+
+namespace treadle::api {
+
+// Sums are of the type of the computation, and without room between elements: in the result itself
+// where that is so and `direct` allows it, else in memory of ours until they are delivered. All
+// begin with zeros.
+class CaptureSums {
+ public:
+  CaptureSums(const ir::Joint& joint, const std::vector<CaptureView>& wanted, DType compute,
+              bool direct, Executor& executor);
+
+  [[nodiscard]] const std::vector<run::CapturedSum>& sums() const { return sums_; }
+  // In elements, contribution after contribution.
+  [[nodiscard]] const std::vector<std::int64_t>& strides() const { return strides_; }
+  void deliver() const;
+
+ private:
+  const std::vector<CaptureView>& wanted_;
+  std::vector<run::CapturedSum> sums_;
+  std::vector<std::int64_t> strides_;
+  std::vector<Tensor> tensors_;  // empty where the sum is the result
+};
+
+}  // namespace treadle::api
