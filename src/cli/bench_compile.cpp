@@ -9,7 +9,9 @@
 #include "cli/random_tensor.h"
 #include "ir/builder.h"
 #include "jit/engine.h"
-#include "run/forward_kernels.h"
+#include "passes/derive.h"
+#include "passes/simplify.h"
+#include "run/backward_kernels.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
 
@@ -53,6 +55,32 @@ Measured compile_time(std::int64_t dim, bool masked, const std::string& folder) 
   return measured;
 }
 
+// The kernels of a causal backward whose score mod has a table to be learned.
+Measured backward_compile_time(std::int64_t dim) {
+  Measured measured{.key_heads = 1};
+  measured.dim = measured.value_dim = dim;
+  measured.dtype = "f32";
+  ir::Builder make;
+  const auto distance = make(ir::Op::sub, make.input(ir::Input::q), make.input(ir::Input::kv));
+  const auto biased = make(ir::Op::add, make.input(ir::Input::score),
+                           make.load({"table", DType::f32, 1}, {distance}));
+  run::ForwardSpec spec = causal_spec(dim);
+  const ir::Graph score_mod = passes::simplify(make.finish({biased}));
+  spec.score = plan::score_form(score_mod);
+  spec.score_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {true}};
+  const ir::Joint derivative = passes::derive(score_mod, {"table"});
+  measured.ms = best_ms([&] {
+    jit::Engine engine({});
+    run::BackwardKernels kernels(engine, std::make_shared<run::ForwardKernels>(engine, spec),
+                                 derivative, spec.score_facts, plan::most_vectors);
+    kernels.slopes(true);
+    kernels.reduce_k();
+    kernels.reduce_v();
+  });
+  measured.note = "scores and slopes, dK, dV";
+  return measured;
+}
+
 // A call on a problem so small that it does nothing but get there and back.
 Measured warm_call(Executor& executor) {
   const Tensor x = random_tensor({1, 1, 4, 16}, 1);
@@ -88,6 +116,7 @@ std::vector<BenchCase> compile_cases() {
     const std::string suffix = "-d" + std::to_string(dim);
     add("cold-full" + suffix, [dim](Executor&) { return compile_time(dim, false, ""); });
     add("cold-causal" + suffix, [dim](Executor&) { return compile_time(dim, true, ""); });
+    add("cold-backward" + suffix, [dim](Executor&) { return backward_compile_time(dim); });
   }
   add("disk", [](Executor&) {
     const Folder folder;
