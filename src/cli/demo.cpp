@@ -87,10 +87,9 @@ Table table_of(const std::vector<Row>& rows, const Sizes& sizes, int threads) {
 }
 
 void print_text(const std::vector<Row>& rows, const Sizes& sizes, int threads) {
-  fmt::print(
-      "f32, batch {}, heads {}, queries {}, keys {}, dim {}, {} thread{}, backend: cpu\n\n",
-      sizes.batch, sizes.heads, sizes.queries, sizes.keys, sizes.dim, threads,
-      threads == 1 ? "" : "s");
+  fmt::print("f32, batch {}, heads {}, queries {}, keys {}, dim {}, {} thread{}, backend: cpu\n\n",
+             sizes.batch, sizes.heads, sizes.queries, sizes.keys, sizes.dim, threads,
+             threads == 1 ? "" : "s");
   print(table_of(rows, sizes, threads), Format::text);
   fmt::print(
       "\nvisible: part of the (query, key) pairs. largest error: of out and all gradients, against "
