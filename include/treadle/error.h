@@ -1,4 +1,4 @@
-// The one error type a caller can cause.
+// The errors that a caller can cause.
 //
 //   try { ... } catch (const treadle::Error& e) { std::cerr << e.what(); }
 //   forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
@@ -16,6 +16,12 @@ namespace treadle {
 class TREADLE_API Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// A mod went wrong at a visible pair: it read outside of a capture, or divided by zero.
+class TREADLE_API ModError : public Error {
+ public:
+  using Error::Error;
 };
 
 }  // namespace treadle

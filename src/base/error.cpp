@@ -21,6 +21,8 @@ InternalError::InternalError(const std::string& message, const std::source_locat
 
 void throw_error(const std::string& message) { throw Error(message); }
 
+void throw_mod_error(const std::string& message) { throw ModError(message); }
+
 void throw_internal_error(const std::string& message, const std::source_location& where) {
   throw InternalError(message, where);
 }

@@ -40,12 +40,19 @@ struct LocatedFormat {
 };
 
 [[noreturn]] void throw_error(const std::string& message);
+[[noreturn]] void throw_mod_error(const std::string& message);
 [[noreturn]] void throw_internal_error(const std::string& message,
                                        const std::source_location& where);
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
   throw_error(fmt::format(text, std::forward<Args>(args)...));
+}
+
+// The caller's mistake, too: his mod's, at a pair.
+template <class... Args>
+[[noreturn]] void fail_mod(fmt::format_string<Args...> text, Args&&... args) {
+  throw_mod_error(fmt::format(text, std::forward<Args>(args)...));
 }
 
 template <class... Args>

@@ -58,8 +58,8 @@ std::vector<std::uint64_t> evaluate(const Mask& mask, const Extent& extent, std:
   std::vector<std::uint64_t> words(at(size), 0);
   for (std::int64_t i = 0; i < rows * columns; ++i) {
     if (!run.poison(0).empty() && run.poison(0)[at(i)] != 0) {
-      base::fail("block layout: the mask fails at head {}, q {}, kv {}: {}", head, q[at(i)],
-                 kv[at(i)], run.poison_reason(0, i));
+      base::fail_mod("block layout: the mask fails at head {}, q {}, kv {}: {}", head, q[at(i)],
+                     kv[at(i)], run.poison_reason(0, i));
     }
     const bool visible = run.booleans(0)[at(i)] != 0;
     words[at(i / columns)] |= static_cast<std::uint64_t>(visible) << (i % columns);

@@ -20,8 +20,8 @@ namespace treadle::passes {
 
 enum class Truth : std::uint8_t { never, always, unsure };
 
-// Whether reads are bounded by what the captured arrays hold, at the price of one pass over each, or by
-// what their types can hold.
+// Whether reads are bounded by what the captured arrays hold, at the price of one pass over each,
+// or by what their types can hold.
 enum class Contents : std::uint8_t { scanned, ignored };
 
 class Bounds {
@@ -42,7 +42,8 @@ class Bounds {
   [[nodiscard]] bool reads_inside() const;
   // After evaluate(box): nor does any division meet a zero, so there is no poison at all.
   [[nodiscard]] bool never_poisoned() const;
-  // After evaluate(box): every integer of the graph, also in between, fits 32 bits where it is not poisoned.
+  // After evaluate(box): every integer of the graph, also in between, fits 32 bits where it is not
+  // poisoned.
   [[nodiscard]] bool fits_32_bits() const;
 
  private:

@@ -74,8 +74,8 @@ void ScoreRow<F>::compute(std::span<const F> plain, std::int64_t b, std::int64_t
                           std::int64_t q) {
   const auto count = static_cast<std::int64_t>(keys_.size());
   const auto fail_on_poison = [&](const auto& run, std::string_view what, std::size_t n) {
-    base::fail("{}: {}, at (b {}, h {}, q {}, kv {})", what,
-               run.poison_reason(0, static_cast<std::int64_t>(n)), b, h, q, n);
+    base::fail_mod("{}: {}, at (b {}, h {}, q {}, kv {})", what,
+                   run.poison_reason(0, static_cast<std::int64_t>(n)), b, h, q, n);
   };
 
   mask_({.score = {}, .grad = {}, .b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys_}, count);

@@ -56,8 +56,9 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
   };
   for (const std::int64_t q : queries) {
     const auto fail = [&](const auto& run, std::string_view what, std::size_t n) {
-      base::fail("{}: {}, at (b {}, h {}, q {}, kv {})", what,
-                 run.poison_reason(0, static_cast<std::int64_t>(n)), where.b, where.h, q, keys[n]);
+      base::fail_mod("{}: {}, at (b {}, h {}, q {}, kv {})", what,
+                     run.poison_reason(0, static_cast<std::int64_t>(n)), where.b, where.h, q,
+                     keys[n]);
     };
     mask({.b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
     for (std::size_t n = 0; n < keys.size(); ++n)
