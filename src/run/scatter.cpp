@@ -18,14 +18,20 @@ F sum_of(const F* values, std::int64_t count) {
   return (chains[0] + chains[1]) + (chains[2] + chains[3]);
 }
 
+// The place of a pair. Places of pairs that give nothing may be far outside, and the sum wraps.
+template <class F>
+std::int64_t place_of(const Gifts<F>& gifts, std::int64_t k, std::int64_t q) {
+  if (!gifts.separable) return gifts.places[k * gifts.width + q];
+  const auto place = [&](std::int64_t i) { return static_cast<std::uint64_t>(gifts.places[i]); };
+  return static_cast<std::int64_t>(place(q) + place(gifts.width + k) - place(0));
+}
+
 template <class F>
 void add_checked(const Gifts<F>& gifts, F* sum, std::int64_t count) {
-  const std::int64_t* by_key = gifts.places + gifts.width;
   for (std::int64_t k = 0; k < gifts.keys; ++k) {
     for (std::int64_t q = 0; q < gifts.queries; ++q) {
       const F amount = gifts.amounts[k * gifts.width + q];
-      const std::int64_t place = gifts.separable ? gifts.places[q] + by_key[k] - gifts.places[0]
-                                                 : gifts.places[k * gifts.width + q];
+      const std::int64_t place = place_of(gifts, k, q);
       if (amount != F{0} && place >= 0 && place < count) sum[place] += amount;
     }
   }
