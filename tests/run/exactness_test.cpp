@@ -1,7 +1,8 @@
 // How exact results are, beside those of plain arithmetic of the same precision.
+#include "exactness.h"
+
 #include <gtest/gtest.h>
 
-#include "base/float16.h"
 #include "close.h"
 #include "fuzz.h"
 
@@ -10,34 +11,11 @@ namespace {
 
 using test::Array;
 using test::ForwardRun;
+using test::mean_error;
 using test::mods_of;
 using test::random_tensor;
 using test::Rows;
-
-double mean_error(const Tensor& got, const Tensor& exact) {
-  const Array x{ConstView(got)}, y{ConstView(exact)};
-  double sum = 0;
-  for (std::size_t i = 0; i < x.data.size(); ++i) sum += std::abs(x.data[i] - y.data[i]);
-  return sum / static_cast<double>(x.data.size());
-}
-
-struct Case {
-  const char* name;
-  std::int64_t queries, keys, dim;
-  ScoreMod score_mod;
-  MaskMod mask;
-};
-
-std::vector<Case> cases() {
-  return {{"short", 64, 64, 64, {}, {}},
-          {"causal", 300, 300, 64, {}, mods::causal()},
-          {"odd", 129, 777, 80, {}, mods::window(100)},
-          {"wide", 100, 1500, 128, {}, {}},
-          {"long", 48, 6000, 32, {}, {}},
-          {"bias", 200, 1100, 16, parse("score + float(kv - q) * 0.01"), {}},
-          {"soft_cap", 150, 600, 64, mods::soft_cap(20), mods::causal_lower_right(150, 600)},
-          {"narrow", 100, 2500, 4, parse("score * 3.0"), {}}};
-}
+using Case = test::ExactnessCase;
 
 class Exactness : public testing::TestWithParam<Case> {
  protected:
@@ -50,7 +28,7 @@ class Exactness : public testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(Cases, Exactness, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Cases, Exactness, testing::ValuesIn(test::exactness_cases()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(Exactness, OfF32BesideTheDefinitionInF32) {
@@ -80,10 +58,7 @@ TEST_P(Exactness, OfF64) {
 // the queries, their products with V added in f32, and the result rounded.
 Tensor policy(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
   const Array a{ConstView(q)}, b{ConstView(k)}, w{ConstView(v)};
-  const auto rounded = [&](float x) {
-    return static_cast<float>(q.dtype() == DType::bf16 ? static_cast<double>(bf16(x))
-                                                       : static_cast<double>(f16(x)));
-  };
+  const auto rounded = [&](float x) { return test::rounded(x, q.dtype()); };
   const test::Traced mod = test::traced_score(c.score_mod);
   const test::Traced mask = test::traced_mask(c.mask);
   Tensor out(q.dtype(), {1, 2, c.queries, c.dim});
