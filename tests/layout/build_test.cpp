@@ -169,6 +169,41 @@ TEST(Build, SelectionsLimitTheMask) {
             "tile 3, 4 queries from 96 in steps of 1: [80, 96) full\n");
 }
 
+using Runs = std::vector<Run>;
+Runs runs_of(const Layout& layout, std::int64_t b, std::int64_t h, std::int64_t tile) {
+  const auto runs = layout.runs(b, h, tile);
+  return {runs.begin(), runs.end()};
+}
+
+// Two batches with lists of their own, all heads with the same.
+TEST(Build, SelectionsPerBatch) {
+  const Extent extent{.batch = 2, .heads = 3, .queries = 64, .keys = 64};
+  const Selection selection = select_blocks(extent, 32, 16, true, false, {{0}, {1, 3}, {2}, {}});
+  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 32}, 64, 32);
+  const Layout layout = build(mask_of("true"), selection, tiles, *tbb_executor(2));
+  EXPECT_TRUE(layout.per_batch());
+  EXPECT_FALSE(layout.per_head());
+  for (std::int64_t h = 0; h < 3; ++h) {
+    EXPECT_EQ(runs_of(layout, 0, h, 0), (Runs{{0, 16, true}}));
+    EXPECT_EQ(runs_of(layout, 0, h, 1), (Runs{{16, 32, true}, {48, 64, true}}));
+    EXPECT_EQ(runs_of(layout, 1, h, 0), (Runs{{32, 48, true}}));
+    EXPECT_EQ(runs_of(layout, 1, h, 1), Runs{});
+  }
+}
+
+// One list for all heads, in which each sees something else.
+TEST(Build, SelectionsUnderAMaskOfHeads) {
+  const Extent extent{.batch = 2, .heads = 3, .queries = 32, .keys = 64};
+  const Selection selection = select_blocks(extent, 32, 16, false, false, {{1, 2}});
+  const Tiles tiles({}, 32, 32);
+  const Layout layout = build(mask_of("kv < 20 + 10 * h"), selection, tiles, *tbb_executor(2));
+  EXPECT_FALSE(layout.per_batch());
+  EXPECT_TRUE(layout.per_head());
+  for (std::int64_t b = 0; b < 2; ++b)
+    for (std::int64_t h = 0; h < 3; ++h)
+      EXPECT_EQ(runs_of(layout, b, h, 0), (Runs{{16, 20 + 10 * h, true}})) << h;
+}
+
 TEST(Build, BadInput) {
   const auto executor = serial_executor();
   EXPECT_ERROR((Tiles({}, -1, 48)), "layout: -1 queries; lengths are between 0 and 2147483647");
@@ -181,6 +216,9 @@ TEST(Build, BadInput) {
       "layout: the mask mentions the score; which pairs are visible must not depend on it");
   EXPECT_ERROR((build(mask_of("q + kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
                "layout: the mask gives int; a mask gives one bool");
+  EXPECT_ERROR(
+      (build(mask_of("q < kv, q > kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
+      "layout: the mask gives several values; a mask gives one bool");
   EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
                "layout: tiles for 4 queries, the extent has 5");
   const Extent extent{.queries = 64, .keys = 64};
@@ -198,6 +236,9 @@ TEST(Build, BadInput) {
   const Mask changed{ir::parse("ids[q] == 0", slots), {ConstView(floats.data(), {4})}};
   EXPECT_ERROR((build(changed, {.queries = 4, .keys = 1}, Tiles({}, 4, 4), *executor)),
                "capture \"ids\" was compiled as i32, the call binds f32");
+  const Mask unbound{changed.graph, {}};
+  EXPECT_ERROR((build(unbound, {.queries = 4, .keys = 1}, Tiles({}, 4, 4), *executor)),
+               "layout: 0 captures are bound, the mask has 1");
 }
 
 }  // namespace

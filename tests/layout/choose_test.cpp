@@ -80,6 +80,58 @@ TEST(Choose, GridsGetRectangles) {
   EXPECT_EQ(choose_order(mask, extent, {}, *executor).order.kind, Order::Kind::rectangle);
 }
 
+// What orders a mask suggests besides identity: residue classes, then blocks.
+struct Suggested {
+  const char* text;
+  std::vector<std::int64_t> residues, blocks;
+};
+
+TEST(Choose, CandidatesAreTheNumbersThatDivideQueries) {
+  for (const Suggested& suggested : {Suggested{"(q & 15) == (kv & 15)", {16}, {}},
+                                     {"(q & 12) == (kv & 12)", {}, {}},  // not the lowest bits
+                                     {"(q >> 5) == (kv >> 5)", {}, {32}},
+                                     {"(q >> 0) == (kv >> 63)", {}, {}},
+                                     {"(q - kv) % 12 == 0", {12}, {}},
+                                     {"(q + h) // 9 == kv", {}, {9}},
+                                     {"kv % 32 >= 28 || q // 64 == kv // 64", {}, {64}},
+                                     {"(kv + 3) // 8 == q && h % 7 == 0", {}, {}},
+                                     {"(kv & 15) == q || kv >> 5 == b", {}, {}},
+                                     {"q % 1 == kv % 2 || q % 5000 == kv", {}, {}},
+                                     {"float(q) / 4.0 < float(kv)", {}, {}}}) {
+    std::vector<std::int64_t> residues, blocks;
+    const ir::Graph mask = ir::parse(suggested.text, {});
+    for (const Choice& choice : candidates(mask, {.queries = 1000, .keys = 1000}, {})) {
+      // In four heights each.
+      if (choice.height != 16) continue;
+      if (choice.order.kind == Order::Kind::residue) residues.push_back(choice.order.modulus);
+      if (choice.order.kind == Order::Kind::blocks) blocks.push_back(choice.order.modulus);
+    }
+    EXPECT_EQ(residues, suggested.residues) << suggested.text;
+    EXPECT_EQ(blocks, suggested.blocks) << suggested.text;
+  }
+}
+
+TEST(Choose, BitsOfPositionsMakeOrdersToo) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.queries = 960, .keys = 960};
+  EXPECT_EQ(choose_order(mask_of("(q & 15) == (kv & 15)"), extent, {}, *executor).order,
+            (Order{.kind = Order::Kind::residue, .modulus = 16}));
+  // Of tiles of one or two vectors, none is as high as a block of 32.
+  const TileWeights weights{.lanes = 24, .weight = {10, 18, 27, 36}};
+  EXPECT_EQ(choose_order(mask_of("(q >> 5) == (kv >> 5)"), extent, weights, *executor).order,
+            (Order{.kind = Order::Kind::blocks, .modulus = 32}));
+}
+
+// Small masks are looked at whole, so the cost is no estimate.
+TEST(Choose, CostsEveryBatchAndHead) {
+  const Extent extent{.batch = 3, .heads = 2, .queries = 100, .keys = 400};
+  for (const char* text : {"kv < 10 + 100 * b + 7 * h", "kv < 10 + 100 * b", "kv < 10 + 90 * h"}) {
+    const Mask mask = mask_of(text);
+    const Choice choice = choose_order(mask, extent, {}, *serial_executor());
+    EXPECT_DOUBLE_EQ(choice.cost, exact_cost(mask, extent, choice, {})) << text;
+  }
+}
+
 TEST(Statistics, CountEveryVisiblePair) {
   const auto executor = tbb_executor(2);
   const Extent extent{.batch = 2, .heads = 3, .queries = 70, .keys = 50};

@@ -132,6 +132,79 @@ TEST(Bounds, NaNMakesComparisonsUnsure) {
   EXPECT_EQ(truth("isnan(x[q])", box_of({.low = 0, .count = 2}, {}), slots, memory), Truth::never);
 }
 
+// NaN is true, and in no interval.
+TEST(Bounds, TruthOfNaN) {
+  std::vector<float> x{0, 0, std::nanf(""), 0, 3, std::nanf(""), -1};
+  const std::vector<ir::Slot> slots{{"x", DType::f32, 1}};
+  const std::vector<ConstView> memory{ConstView(x.data(), {7})};
+  const auto at = [&](std::int64_t low, std::int64_t count) {
+    return truth("bool(x[q])", box_of({.low = low, .count = count}, {}), slots, memory);
+  };
+  EXPECT_EQ(at(0, 2), Truth::never);
+  EXPECT_EQ(at(0, 3), Truth::unsure);
+  EXPECT_EQ(at(2, 2), Truth::unsure);
+  EXPECT_NE(at(2, 1), Truth::never);
+  EXPECT_EQ(at(4, 1), Truth::always);
+  EXPECT_EQ(at(4, 2), Truth::always);
+  EXPECT_EQ(at(4, 3), Truth::unsure);  // -1 .. 3
+}
+
+TEST(Bounds, ArraysOfBools) {
+  const bool some[] = {true, true, false, false};
+  const std::vector<ir::Slot> slots{{"m", DType::boolean, 1}, {"grid", DType::boolean, 2}};
+  const std::vector<ConstView> memory{ConstView(some, {4}), ConstView(some, {2, 2})};
+  const auto at = [&](std::string_view text, std::int64_t low, std::int64_t count) {
+    return truth(text, box_of({.low = low, .count = count}, {.low = 0, .count = 2}), slots, memory);
+  };
+  EXPECT_EQ(at("m[q]", 0, 2), Truth::always);
+  EXPECT_EQ(at("m[q]", 2, 2), Truth::never);
+  EXPECT_EQ(at("m[q]", 1, 2), Truth::unsure);
+  EXPECT_EQ(at("m[q]", 2, 3), Truth::unsure);  // reads outside
+  // Where nothing is known of an element, it is 0 or 1 all the same.
+  EXPECT_EQ(at("grid[q, kv]", 0, 2), Truth::unsure);
+  EXPECT_EQ(at("int(grid[q, kv]) <= 1 && int(grid[q, kv]) >= 0", 0, 2), Truth::always);
+  EXPECT_EQ(at("int(grid[q, kv]) > 0", 0, 2), Truth::unsure);
+}
+
+// What a box of kv is asked about.
+struct Question {
+  const char* text;
+  std::int64_t low, count;
+  bool answer;
+};
+
+TEST(Bounds, IntegersThatFit32Bits) {
+  for (const Question& question : {Question{"kv + 2147483646 > q", 0, 2, true},
+                                   {"kv + 2147483646 > q", 0, 3, false},
+                                   {"-2147483647 - kv < q", 0, 2, true},
+                                   {"-2147483647 - kv < q", 0, 3, false},
+                                   // Also in between, and also where nobody looks.
+                                   {"(kv * 4294967296) % 2 == 0", 0, 1, false},
+                                   {"where(kv >= 0, q, kv + 2147483646) == 0", 0, 3, false},
+                                   {"float(kv) * 1e20 > 0.0", 0, 100, true}}) {
+    const ir::Graph graph = ir::parse(question.text, {});
+    CaptureTables tables({});
+    Bounds bounds(graph, tables);
+    bounds.evaluate(box_of({}, {.low = question.low, .count = question.count}));
+    EXPECT_EQ(bounds.fits_32_bits(), question.answer)
+        << question.text << ", " << question.count << " keys";
+  }
+}
+
+TEST(Bounds, DivisionsThatMeetNoZero) {
+  for (const char* text :
+       {"q % kv == 0", "q // kv == 0", "q % kv < 0 && q // kv < 0", "kv == 0 || q % kv == 0"}) {
+    const ir::Graph graph = ir::parse(text, {});
+    CaptureTables tables({});
+    Bounds bounds(graph, tables);
+    bounds.evaluate(box_of({.low = 3, .count = 9}, {.low = 1, .count = 5}));
+    EXPECT_TRUE(bounds.never_poisoned()) << text;
+    bounds.evaluate(box_of({.low = 3, .count = 9}, {.low = 0, .count = 5}));
+    EXPECT_FALSE(bounds.never_poisoned()) << text;
+    EXPECT_TRUE(bounds.reads_inside()) << text;
+  }
+}
+
 TEST(RangeTable, AgreesWithAScan) {
   Random random = test::rng(3);
   for (const std::int64_t length : {1, 63, 64, 65, 1000, 4096}) {
