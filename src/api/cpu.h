@@ -43,7 +43,8 @@ class Cpu {
                                    const Bindings& bound, Executor& executor) const;
 
   // Inputs and results have been checked. Results are written only when nothing can fail any more.
-  void forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& layout,
+  // Without a given layout one is made.
+  void forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& given,
                const ForwardViews& results, Executor& executor) const;
 
   // Gradients of q, k, v and of the captures of the derivative. Inputs and results have been
@@ -51,7 +52,7 @@ class Cpu {
   // the reference has to tell where it belongs.
   bool backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                 const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
-                const Layout& layout, const BackwardViews& results, Executor& executor) const;
+                const Layout& given, const BackwardViews& results, Executor& executor) const;
 
   // The kernels of a kind of call, made when first needed.
   std::shared_ptr<run::ForwardKernels> kernels(const Inputs& inputs, const Bindings& bound,

@@ -14,7 +14,7 @@ namespace {
 // Whether a result lies where something is read.
 bool collide(const BackwardViews& results, const std::vector<ConstView>& read) {
   std::vector<ConstView> written{results.dq, results.dk, results.dv};
-  for (const CaptureView& capture : results.captures) written.push_back(capture.gradient);
+  for (const CaptureView& capture : results.captures) written.emplace_back(capture.gradient);
   return std::ranges::any_of(written, [&](const ConstView& w) {
     return std::ranges::any_of(read, [&](const ConstView& r) { return overlaps(w, r); });
   });

@@ -52,8 +52,8 @@ Tensor random_input(const Shape& shape, std::int64_t heads, std::uint64_t seed) 
 }
 
 ConstView input_view(const Shape& shape, const Tensor& tensor) {
+  if (!shape.interleaved) return tensor;
   const ConstView view = tensor;
-  if (!shape.interleaved) return view;
   return {view.data(),
           view.dtype(),
           {1, view.size(2), view.size(1), view.size(3)},

@@ -58,8 +58,9 @@ void KeyBlocks<F>::take(std::int64_t keys) {
     room_.indices[count_ + i] = static_cast<std::int32_t>(at_ + i);
   count_ += keys;
   at_ += keys;
-  if (at_ == work_.wanted[segment_].end && ++segment_ < work_.wanted.size())
-    at_ = work_.wanted[segment_].begin;
+  if (at_ < work_.wanted[segment_].end) return;
+  ++segment_;
+  if (segment_ < work_.wanted.size()) at_ = work_.wanted[segment_].begin;
 }
 
 template <class F>

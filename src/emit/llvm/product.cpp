@@ -21,7 +21,7 @@ Values step(Builder& build, const Product& p, Value* a, Value* b, Values c) {
     Value* address = build.element(build.real(), a, build.index(r * p.a_row));
     Value* factor = build.splat(build.load(build.real(), address));
     for (int v = 0; v < p.vectors; ++v) {
-      Value*& sum = c[static_cast<std::size_t>(r * p.vectors + v)];
+      Value*& sum = c[p.place(r, v)];
       Value* next = build.fma(factor, columns[static_cast<std::size_t>(v)], sum);
       sum =
           p.skip_hidden ? build.CreateSelect(hidden[static_cast<std::size_t>(v)], sum, next) : next;

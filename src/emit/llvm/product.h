@@ -19,6 +19,12 @@ struct Product {
   Value* depth = nullptr;  // how many k, i64; loops are unrolled where it is a constant multiple
   // Lanes of B that hold -0 add nothing, not even 0 * inf.
   bool skip_hidden = false;
+
+  // Of vector v of row r among the values of C.
+  [[nodiscard]] std::size_t place(int r, int v) const {
+    return static_cast<std::size_t>(r) * static_cast<std::size_t>(vectors) +
+           static_cast<std::size_t>(v);
+  }
 };
 
 // In and out: C, row by row, `vectors` values each.

@@ -67,9 +67,9 @@ class ReduceEmitter {
                                            .depth = build_.index(spec_.width)},
                                           now);
                       });
+                  std::size_t next = 0;
                   for (int r = 0; r < rows; ++r)
-                    for (int v = 0; v < vectors; ++v)
-                      build_.store(sums[static_cast<std::size_t>(r * vectors + v)], place(r, v));
+                    for (int v = 0; v < vectors; ++v) build_.store(sums[next++], place(r, v));
                 });
   }
 

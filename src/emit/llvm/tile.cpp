@@ -30,7 +30,7 @@ void TileEmitter::multiply_rows(Value* a, std::int64_t dim, Value* b, Value* to,
   const Values products = accumulate(build_, product, zeros);
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < plan_.vectors; ++v) {
-      Value* value = products[static_cast<std::size_t>(r * plan_.vectors + v)];
+      Value* value = products[product.place(r, v)];
       build_.store(value, at(to, build_.CreateNSWAdd(first, build_.index(r)), v));
       if (each) each(value, v);
     }
@@ -63,20 +63,19 @@ void TileEmitter::add(Value* a, std::int64_t dim, Value* weights, Value* sums, b
         c.push_back(build_.load(build_.reals(), address));
       }
     }
-    c = accumulate(build_,
-                   {.rows = rows,
-                    .vectors = plan_.vectors,
-                    .a = build_.element(build_.real(), a, first),
-                    .a_row = 1,
-                    .a_step = dim,
-                    .b = weights,
-                    .b_step = plan_.width(),
-                    .depth = count_,
-                    .skip_hidden = skip_hidden},
-                   std::move(c));
+    const Product product{.rows = rows,
+                          .vectors = plan_.vectors,
+                          .a = build_.element(build_.real(), a, first),
+                          .a_row = 1,
+                          .a_step = dim,
+                          .b = weights,
+                          .b_step = plan_.width(),
+                          .depth = count_,
+                          .skip_hidden = skip_hidden};
+    c = accumulate(build_, product, std::move(c));
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < plan_.vectors; ++v) {
-        build_.store(c[static_cast<std::size_t>(r * plan_.vectors + v)],
+        build_.store(c[product.place(r, v)],
                      at(sums, build_.CreateNSWAdd(first, build_.index(r)), v));
       }
     }
