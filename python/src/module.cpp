@@ -1,0 +1,151 @@
+// treadle._core: what the Python package calls. Checks of what users give are the library's; this
+// trusts the package.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "api/process.h"
+#include "array.h"
+#include "function.h"
+#include "plan/target.h"
+#include "treadle/version.h"
+
+namespace nb = nanobind;
+
+namespace treadle::python {
+namespace {
+
+std::vector<Declared> declared_from(const nb::list& list) {
+  std::vector<Declared> declared;
+  for (const nb::handle item : list) {
+    const auto parts = nb::cast<nb::tuple>(item);
+    declared.push_back({nb::cast<std::string>(parts[0]),
+                        static_cast<DType>(nb::cast<int>(parts[1])), nb::cast<int>(parts[2])});
+  }
+  return declared;
+}
+
+std::vector<ConstView> views_from(const nb::list& list) {
+  std::vector<ConstView> views;
+  for (const nb::handle item : list) views.push_back(view_of(item));
+  return views;
+}
+
+std::optional<View> optional_view(nb::handle array) {
+  if (array.is_none()) return std::nullopt;
+  return view_of(array);
+}
+
+Function::Tensors tensors_from(nb::handle q, nb::handle k, nb::handle v, const nb::list& captures) {
+  return {{view_of(q), view_of(k), view_of(v)}, views_from(captures)};
+}
+
+Layout layout_or_none(nb::handle layout) {
+  return layout.is_none() ? Layout() : nb::cast<Layout>(layout);
+}
+
+void bind_function(nb::module_& m) {
+  nb::class_<Layout>(m, "Layout").def_prop_ro("density", &Layout::density);
+
+  nb::class_<Function>(m, "Function")
+      .def(
+          "__init__",
+          [](Function* self, const std::string& score_mod, const std::string& mask,
+             const nb::list& captures, const std::vector<std::string>& gradients,
+             std::optional<double> scale) {
+            const FunctionOptions options{score_mod, mask, declared_from(captures), gradients,
+                                          scale};
+            new (self) Function(options);
+          },
+          nb::arg("score_mod"), nb::arg("mask"), nb::arg("captures"), nb::arg("gradients"),
+          nb::arg("scale").none())
+      .def("layout",
+           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
+              const nb::list& captures, int threads) {
+             const Function::Tensors tensors = tensors_from(q, k, v, captures);
+             const nb::gil_scoped_release unlocked;
+             return self.layout(tensors, threads);
+           })
+      .def(
+          "forward",
+          [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
+             const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
+             nb::handle max, int threads) {
+            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+            const Layout held = layout_or_none(layout);
+            const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
+            const nb::gil_scoped_release unlocked;
+            self.forward(tensors, held, results, threads);
+          },
+          nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
+          nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"))
+      .def(
+          "backward",
+          [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
+             const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
+             nb::handle dout, nb::handle dlse, const nb::list& results, int threads) {
+            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+            const Layout held = layout_or_none(layout);
+            const Saved saved{view_of(out), view_of(lse)};
+            const ConstView gradient = view_of(dout);
+            std::optional<ConstView> lse_gradient;
+            if (!dlse.is_none()) lse_gradient = view_of(dlse);
+            std::vector<View> views;
+            for (const nb::handle item : results) views.push_back(view_of(item));
+            const nb::gil_scoped_release unlocked;
+            self.backward(tensors, held, saved, gradient, lse_gradient, views, threads);
+          },
+          nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
+          nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
+          nb::arg("results"), nb::arg("threads"))
+      .def("describe", &Function::describe);
+}
+
+void bind_masks(nb::module_& m) {
+  m.def("show_pairs", [](const std::string& text, bool is_score_mod, const nb::list& declared,
+                         const nb::list& captures, nb::handle result) {
+    const std::vector<Declared> slots = declared_from(declared);
+    const std::vector<ConstView> views = views_from(captures);
+    const View to = view_of(result);
+    const nb::gil_scoped_release unlocked;
+    show_pairs(text, is_score_mod, slots, views, to);
+  });
+  m.def("show_blocks",
+        [](const std::string& mask, const nb::list& declared, const nb::list& captures,
+           std::int64_t queries, std::int64_t keys, std::int64_t query_block,
+           std::int64_t key_block, nb::handle result, int threads) {
+          const std::vector<Declared> slots = declared_from(declared);
+          const std::vector<ConstView> views = views_from(captures);
+          const View to = view_of(result);
+          const nb::gil_scoped_release unlocked;
+          show_blocks(mask, slots, views, queries, keys, query_block, key_block, to, threads);
+        });
+}
+
+}  // namespace
+
+}  // namespace treadle::python
+
+NB_MODULE(_core, m) {
+  using namespace treadle;
+  using namespace treadle::python;
+  nb::set_leak_warnings(false);  // compiled functions are kept until the end
+  m.doc() = "Treadle's compiler and kernels; use the package treadle instead.";
+  m.attr("__version__") = std::string(version());
+  // Element types by name; their numbers are part of arrays.
+  nb::dict types;
+  for (int i = 0; i <= static_cast<int>(DType::boolean); ++i)
+    types[std::string(name_of(static_cast<DType>(i))).c_str()] = i;
+  m.attr("types") = types;
+  static const nb::exception<Error> error(m, "Error", PyExc_ValueError);
+  static const nb::exception<ModError> mod_error(m, "ModError", error.ptr());
+  bind_function(m);
+  bind_masks(m);
+  m.def("stay_serial", &stay_serial);
+  m.def("kernels_made", [] {
+    const jit::EngineStatistics seen = api::process().engine.statistics();
+    return seen.compiled + seen.disk_hits;
+  });
+  m.def("target", [] { return plan::host_target().name; });
+}

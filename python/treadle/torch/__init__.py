@@ -1,0 +1,38 @@
+"""FlexAttention for the CPU, with gradients: the names and arguments of torch.nn.attention.flex_attention.
+
+    from treadle.torch import flex_attention, create_block_mask
+"""
+
+from typing import Any, TypedDict
+
+from ._attention import AuxOutput, AuxRequest, flex_attention
+from ._block_mask import BlockMask, and_masks, create_block_mask, create_mask, noop_mask, or_masks
+
+
+class FlexKernelOptions(TypedDict, total=False):
+    """torch's options for its GPU kernels; taken and checked, and of no effect here."""
+
+    num_warps: int
+    num_stages: int
+    BLOCK_M: int
+    BLOCK_N: int
+    BLOCK_M1: int
+    BLOCK_N1: int
+    BLOCK_M2: int
+    BLOCK_N2: int
+    PRESCALE_QK: bool
+    ROWS_GUARANTEED_SAFE: bool
+    BLOCKS_ARE_CONTIGUOUS: bool
+    WRITE_DQ: bool
+    FORCE_USE_FLEX_ATTENTION: bool
+    USE_TMA: bool
+    kpack: int
+    matrix_instr_nonkdim: int
+    waves_per_eu: int
+    BACKEND: Any
+
+
+__all__ = [
+    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_mask",
+    "flex_attention", "noop_mask", "or_masks",
+]  # fmt: skip

@@ -1,0 +1,298 @@
+"""flex_attention: what is checked, traced and run."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+from typing import Callable, NamedTuple, Optional, Union
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._program import Program, Scalars, function_for, trace
+from ._block_mask import BlockMask, as_block_mask
+from ._tensors import Tracing, as_array
+
+
+class AuxRequest(NamedTuple):
+    """Which outputs besides the result are wanted."""
+
+    lse: bool = False
+    max_scores: bool = False
+
+
+class AuxOutput(NamedTuple):
+    lse: Optional[Tensor] = None
+    max_scores: Optional[Tensor] = None
+
+
+_needs_wrap: set = set()
+
+
+def _trace(score_mod, mask_mod, sizes) -> Program:
+    with Tracing():
+        program = trace(score_mod, mask_mod, sizes)
+        if program.unsure and (program.score_mod, program.mask) in _needs_wrap:
+            program = trace(score_mod, mask_mod, sizes, wrap=True)
+    return program
+
+
+def empty_in_order_of(like: Tensor, shape, dtype) -> Tensor:
+    """Memory whose strides are in the order of `like`'s, with the last one 1."""
+    order = sorted(range(like.dim() - 1), key=lambda d: like.stride(d), reverse=True)
+    if order == list(range(like.dim() - 1)):
+        return torch.empty(shape, dtype=dtype)
+    order.append(like.dim() - 1)
+    back = [0] * len(order)
+    for place, d in enumerate(order):
+        back[d] = place
+    return torch.empty([shape[d] for d in order], dtype=dtype).permute(back)
+
+
+class Call(NamedTuple):
+    """All of a call that is no tensor of the user's."""
+
+    program: Program
+    scale: Optional[float]
+    mask: Optional[BlockMask]
+    threads: int
+    lse: bool  # wanted by the caller; the backward wants it anyway
+    max: bool
+    sizes: tuple
+
+
+def _compute_type(q: Tensor, k: Tensor, v: Tensor):
+    wide = torch.float64 in (q.dtype, k.dtype, v.dtype)
+    return torch.float64 if wide else torch.float32
+
+
+def _captures(call: Call, tensors):
+    scalars = Scalars(call.program.scalars)
+    return scalars, [as_array(t) for t in tensors] + scalars.arrays
+
+
+def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool):
+    """out, lse, max; the last two None unless wanted."""
+    function = function_for(call.program, (), call.scale)
+    keep, arrays = _captures(call, captured)
+    inputs = as_array(q), as_array(k), as_array(v)
+    layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
+    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]), q.dtype)
+    compute = _compute_type(q, k, v)
+    rows = torch.empty(q.shape[:3], dtype=compute) if lse else None
+    most = torch.empty(q.shape[:3], dtype=compute) if call.max else None
+    function.forward(
+        *inputs, arrays, layout, as_array(out),
+        as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads,
+    )  # fmt: skip
+    return out, rows, most
+
+
+def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients: tuple):
+    """dq, dk, dv and those of the captures with these numbers."""
+    function = function_for(call.program, gradients, call.scale)
+    keep, arrays = _captures(call, captured)
+    inputs = as_array(q), as_array(k), as_array(v)
+    layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
+    results = [empty_in_order_of(t, t.shape, t.dtype) for t in (q, k, v)]
+    results += [torch.empty(captured[i].shape, dtype=captured[i].dtype) for i in gradients]
+    function.backward(
+        *inputs, arrays, layout, as_array(out), as_array(lse), as_array(dout),
+        as_array(dlse) if dlse is not None else None, [as_array(t) for t in results], call.threads,
+    )  # fmt: skip
+    return results
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(call: Call, q, k, v, *captured):
+        out, lse, most = run_forward(call, q, k, v, captured, lse=True)
+        return out, lse, most
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        call, q, k, v, *captured = inputs
+        out, lse, most = output
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        if most is not None:
+            ctx.mark_non_differentiable(most)
+        ctx.save_for_backward(q, k, v, out, lse, *captured)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dout, dlse, dmax):
+        q, k, v, out, lse, *captured = ctx.saved_tensors
+        gradients = tuple([i for i in range(len(captured)) if ctx.needs_input_grad[4 + i]])
+        if dout is None and dlse is None:
+            return (None,) * (4 + len(captured))
+        if dout is None:
+            dout = torch.zeros_like(out)
+        if dlse is not None:
+            dlse = torch.where(torch.isneginf(lse), torch.zeros_like(dlse), dlse)
+        results = run_backward(ctx.call, q, k, v, captured, out, lse, dout, dlse, gradients)
+        of_captures = [None] * len(captured)
+        for number, i in enumerate(gradients):
+            of_captures[i] = results[3 + number]
+        wanted = [g if need else None for g, need in zip(results[:3], ctx.needs_input_grad[1:4])]
+        return (None, *wanted, *of_captures)
+
+
+def _check(query, key, value, enable_gqa, block_mask, kernel_options, return_lse, return_aux):
+    for t in (query, key, value):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"query, key and value must be tensors, got {type(t).__name__}")
+        if t.is_nested:
+            raise NotImplementedError("nested tensors are not supported")
+    if not (query.device == key.device == value.device):
+        raise ValueError(
+            f"query, key and value must be on one device, got {query.device}, {key.device} and {value.device}"
+        )
+    if query.device.type != "cpu":
+        raise ValueError(f"Treadle runs on the CPU; query, key and value are on {query.device}")
+    if any(t.dim() < 2 for t in (query, key, value)):
+        raise ValueError("query, key and value must have at least 2 dimensions")
+    if query.size(-1) != key.size(-1):
+        raise ValueError(
+            f"query and key must have the same embedding dimension, got {query.size(-1)} and {key.size(-1)}"
+        )
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise NotImplementedError("query, key and value must have 4 dimensions")
+    heads, key_heads = query.size(-3), key.size(-3)
+    if not enable_gqa and heads != key_heads:
+        raise ValueError(
+            f"query and key/value have different numbers of heads, {heads} and {key_heads}; set enable_gqa=True"
+        )
+    if enable_gqa and (key_heads == 0 or heads % key_heads != 0):
+        raise ValueError(f"the heads of query, {heads}, must be a multiple of those of key/value, {key_heads}")
+    if query.size(0) != key.size(0):
+        if block_mask is None:
+            raise ValueError(
+                f"query and key/value have batch sizes {query.size(0)} and {key.size(0)}; without a block_mask "
+                "they must be equal"
+            )
+        if key.size(0) != 1 or block_mask.kv_batch not in (query.size(0),):
+            raise ValueError(
+                f"query, key/value and block_mask have batch sizes {query.size(0)}, {key.size(0)} and "
+                f"{block_mask.kv_batch}; those of key/value must be 1 and the block_mask's that of query"
+            )
+    if value.size(0) != key.size(0) or value.size(1) != key.size(1) or value.size(2) != key.size(2):
+        raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(key.shape)} and {tuple(value.shape)}")
+    for t in (query, key, value):
+        if t.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+            raise ValueError(f"query, key and value must be floating point, got {t.dtype}")
+    if return_lse and return_aux is not None:
+        raise ValueError("return_lse and return_aux cannot be given together; use return_aux=AuxRequest(lse=True)")
+    if kernel_options:
+        if "BACKEND" in kernel_options and kernel_options.get("FORCE_USE_FLEX_ATTENTION"):
+            raise RuntimeError("BACKEND and FORCE_USE_FLEX_ATTENTION cannot be given together")
+        backend = kernel_options.get("BACKEND", "AUTO")
+        if backend not in ("AUTO", "TRITON", "TRITON_DECODE", "FLASH"):
+            raise ValueError(f"unknown BACKEND {backend!r}; AUTO, TRITON, TRITON_DECODE and FLASH are known")
+        for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
+            assert name not in kernel_options, f"{name} is set by flex_attention; use return_aux"
+
+
+def _check_lengths(query, key, mask: BlockMask):
+    q_length, kv_length = mask.seq_lengths
+    if (query.size(-2), key.size(-2)) != (q_length, kv_length) and not mask.any_length:
+        raise ValueError(
+            f"block_mask was made for {q_length} queries and {kv_length} keys, but query and key have lengths "
+            f"{query.size(-2)} and {key.size(-2)}; use block_mask._adjust(q_len, kv_len) or make a new one"
+        )
+    for name, size, of_mask in (("batch", query.size(0), mask.kv_batch), ("heads", query.size(1), mask.kv_heads)):
+        if of_mask not in (1, size):
+            raise ValueError(f"block_mask has {name} {of_mask}, query has {size}; the mask's must be 1 or the same")
+
+
+def flex_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Optional[Callable] = None,
+    block_mask=None,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Optional[dict] = None,
+    *,
+    return_aux: Optional[AuxRequest] = None,
+) -> Union[Tensor, tuple]:
+    """softmax(score_mod(scale * query @ key.T), where the mask shows) @ value, in fused kernels for the CPU.
+
+    The arguments are those of torch.nn.attention.flex_attention.flex_attention; what differs is in docs/python.md.
+    Gradients of query, key, value and of every float tensor that score_mod reads are there, too.
+
+    >>> import torch
+    >>> from treadle.torch import flex_attention, create_block_mask
+    >>> q, k, v = (torch.randn(1, 2, 64, 16, requires_grad=True) for _ in range(3))
+    >>> slopes = torch.tensor([0.5, 0.25], requires_grad=True)
+    >>> causal = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 64, 64)
+    >>> out = flex_attention(q, k, v, lambda s, b, h, q, kv: s + slopes[h] * (kv - q), causal)
+    >>> out.sum().backward()
+    >>> slopes.grad.shape
+    torch.Size([2])
+    """
+    mask = as_block_mask(block_mask)
+    _check(query, key, value, enable_gqa, mask, kernel_options, return_lse, return_aux)
+    if mask is not None:
+        _check_lengths(query, key, mask)
+    if return_lse:
+        warnings.warn(
+            "return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2
+        )
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+    want_lse = return_lse or (return_aux is not None and return_aux.lse)
+    want_max = return_aux is not None and return_aux.max_scores
+    sizes = (query.size(0), query.size(1), query.size(2), key.size(2))
+    mask_mod = mask.compiled_mask_mod() if mask is not None else None
+
+    if torch.compiler.is_compiling():
+        from ._ops import compiled_call
+
+        out, lse, most = compiled_call(query, key, value, score_mod, mask_mod, scale, sizes)
+    else:
+        out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse, want_max)
+    if return_aux is not None:
+        return out, AuxOutput(lse=lse if want_lse else None, max_scores=most if want_max else None)
+    return (out, lse) if return_lse else out
+
+
+def _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse, want_max):
+    program = _trace(score_mod, mask_mod, sizes)
+    try:
+        return _run(program, query, key, value, mask, scale, sizes, want_lse, want_max)
+    except _core.ModError:
+        if not program.unsure or (program.score_mod, program.mask) in _needs_wrap:
+            raise
+    # Somewhere an index was negative: those of Python count from the end then.
+    with Tracing():
+        program = trace(score_mod, mask_mod, sizes, wrap=True)
+    result = _run(program, query, key, value, mask, scale, sizes, want_lse, want_max)
+    with Tracing():
+        plain = trace(score_mod, mask_mod, sizes)
+    _needs_wrap.add((plain.score_mod, plain.mask))
+    return result
+
+
+def _run(program, query, key, value, mask, scale, sizes, want_lse, want_max):
+    captured = [c.object for c in program.captures]
+    call = Call(program, scale, mask, torch.get_num_threads(), want_lse, want_max, sizes)
+    needs_grad = torch.is_grad_enabled() and (
+        query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
+    )
+    if needs_grad:
+        for i in program.mask_captures():
+            if captured[i].requires_grad:
+                raise AssertionError("a mask_mod reads a tensor that requires grad; a mask has no gradient")
+    if needs_grad or _inside_functorch():
+        return _Attention.apply(call, query, key, value, *captured)
+    return run_forward(call, query, key, value, captured, want_lse)
+
+
+def _inside_functorch() -> bool:
+    return torch._C._functorch.peek_interpreter_stack() is not None

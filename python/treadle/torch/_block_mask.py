@@ -1,0 +1,493 @@
+"""BlockMask: which pairs see each other, with the attributes and methods of torch's.
+
+A mask is its mask_mod; blocks are worked out only when somebody asks for them. What kernels use is a Layout, finer
+than blocks, kept here between calls.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Callable, Optional
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._program import Scalars, trace
+from ._tensors import Tracing, as_array
+
+_DEFAULT_BLOCK = 128
+_ANY_LENGTH = 1 << 30  # torch's block size of a mask that hides nothing
+
+
+def noop_mask(batch, head, token_q, token_kv):
+    """Shows everything."""
+    return token_q == token_q
+
+
+def _check_callables(masks):
+    if not all(callable(m) for m in masks):
+        raise RuntimeError(f"All inputs should be callable mask_mods: {masks}")
+
+
+def and_masks(*mask_mods: Callable) -> Callable:
+    """What all of them show."""
+    _check_callables(mask_mods)
+
+    def and_mask(b, h, q_idx, kv_idx):
+        result = noop_mask(b, h, q_idx, kv_idx)
+        for mask in mask_mods:
+            result = result & mask(b, h, q_idx, kv_idx)
+        return result
+
+    return and_mask
+
+
+def or_masks(*mask_mods: Callable) -> Callable:
+    """What any of them shows."""
+    _check_callables(mask_mods)
+
+    def or_mask(b, h, q_idx, kv_idx):
+        result = q_idx != q_idx
+        for mask in mask_mods:
+            result = result | mask(b, h, q_idx, kv_idx)
+        return result
+
+    return or_mask
+
+
+def _sliced(*ignored):
+    raise RuntimeError("Cannot use mask_mod from a sliced BlockMask; give it one of its own: mask.mask_mod = ...")
+
+
+def _pair(block_size) -> tuple:
+    return (block_size, block_size) if isinstance(block_size, int) else tuple(block_size)
+
+
+def _ordered(dense: Tensor) -> tuple:
+    """Counts, and the numbers of kept blocks first, in ascending order."""
+    dense = dense.to(torch.int32)
+    return dense.sum(-1, dtype=torch.int32), torch.argsort(dense, dim=-1, descending=True, stable=True).to(torch.int32)
+
+
+def _dense(num: Tensor, indices: Tensor) -> Tensor:
+    """0 and 1 by block, from a list."""
+    columns = indices.shape[-1]
+    listed = torch.arange(columns) < num.unsqueeze(-1)
+    result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32)
+    places = torch.where(listed, indices.to(torch.int64), columns)
+    result.scatter_(-1, places, 1)
+    return result[..., :columns]
+
+
+class BlockMask:
+    """Which pairs see each other, as create_block_mask makes it.
+
+    >>> from treadle.torch import create_block_mask
+    >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 1024, 1024)
+    >>> mask.shape, mask.sparsity()
+    ((1, 1, 1024, 1024), 43.75)
+    >>> mask.kv_num_blocks
+    tensor([[[1, 1, 1, 1, 1, 1, 1, 1]]], dtype=torch.int32)
+    """
+
+    def __init__(
+        self,
+        seq_lengths: tuple,
+        kv_num_blocks: Optional[Tensor],
+        kv_indices: Optional[Tensor],
+        full_kv_num_blocks: Optional[Tensor] = None,
+        full_kv_indices: Optional[Tensor] = None,
+        q_num_blocks: Optional[Tensor] = None,
+        q_indices: Optional[Tensor] = None,
+        full_q_num_blocks: Optional[Tensor] = None,
+        full_q_indices: Optional[Tensor] = None,
+        BLOCK_SIZE: tuple = (_DEFAULT_BLOCK, _DEFAULT_BLOCK),
+        mask_mod: Callable = noop_mask,
+    ):
+        if kv_indices is not None and kv_indices.dim() < 2:
+            raise RuntimeError("BlockMask must have at least 2 dimensions")
+        assert (full_kv_num_blocks is None) == (full_kv_indices is None), (
+            "full_kv_num_blocks and full_kv_indices must be both provided or omitted"
+        )
+        assert (full_q_num_blocks is None) == (full_q_indices is None), (
+            "full_q_num_blocks and full_q_indices must be both provided or omitted"
+        )
+        self.seq_lengths = tuple(seq_lengths)
+        self.BLOCK_SIZE = _pair(BLOCK_SIZE)
+        self.mask_mod = mask_mod
+        self._lists = {
+            "kv_num_blocks": kv_num_blocks, "kv_indices": kv_indices,
+            "full_kv_num_blocks": full_kv_num_blocks, "full_kv_indices": full_kv_indices,
+            "q_num_blocks": q_num_blocks, "q_indices": q_indices,
+            "full_q_num_blocks": full_q_num_blocks, "full_q_indices": full_q_indices,
+        }  # fmt: skip
+        # Given lists say which blocks exist. Without them the mask_mod alone decides, and `_made_for` is batch, heads.
+        self._made_for: Optional[tuple] = None
+        self._separate_full = True
+        self._kinds: Optional[Tensor] = None
+        self._layouts: dict = {}
+        self._compiled: Optional[tuple] = None
+
+    @classmethod
+    def _of_mask(cls, mask_mod, batch, heads, q_length, kv_length, block_size, separate_full=True) -> BlockMask:
+        mask = cls((q_length, kv_length), None, None, BLOCK_SIZE=block_size, mask_mod=mask_mod)
+        mask._made_for = (batch, heads)
+        mask._separate_full = separate_full
+        return mask
+
+    @classmethod
+    def from_kv_blocks(
+        cls,
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Optional[Tensor] = None,
+        full_kv_indices: Optional[Tensor] = None,
+        BLOCK_SIZE=_DEFAULT_BLOCK,
+        mask_mod: Optional[Callable] = None,
+        seq_lengths: Optional[tuple] = None,
+        compute_q_blocks: bool = True,
+        **ignored,
+    ) -> BlockMask:
+        """A mask from lists of blocks: those listed as full are visible, in the others mask_mod decides."""
+        if kv_indices.dim() < 2:
+            raise RuntimeError("BlockMask must have at least 2 dimensions")
+        assert (full_kv_num_blocks is None) == (full_kv_indices is None), (
+            "full_kv_num_blocks and full_kv_indices must be both provided or omitted"
+        )
+        block = _pair(BLOCK_SIZE)
+        if seq_lengths is None:
+            seq_lengths = (kv_indices.shape[-2] * block[0], kv_indices.shape[-1] * block[1])
+        mask = cls(
+            seq_lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices,
+            BLOCK_SIZE=block, mask_mod=mask_mod or noop_mask,
+        )  # fmt: skip
+        if compute_q_blocks:
+            mask._transpose()
+        return mask
+
+    def _transpose(self):
+        lists = self._lists
+        lists["q_num_blocks"], lists["q_indices"] = _ordered(
+            _dense(lists["kv_num_blocks"], lists["kv_indices"]).transpose(-2, -1)
+        )
+        if lists["full_kv_num_blocks"] is not None:
+            lists["full_q_num_blocks"], lists["full_q_indices"] = _ordered(
+                _dense(lists["full_kv_num_blocks"], lists["full_kv_indices"]).transpose(-2, -1)
+            )
+
+    # --- what kernels use ---------------------------------------------------------------------------------------
+
+    @property
+    def any_length(self) -> bool:
+        return self.BLOCK_SIZE[0] >= _ANY_LENGTH
+
+    @property
+    def kv_batch(self) -> int:
+        return self.shape[0] if len(self.shape) == 4 else 1
+
+    @property
+    def kv_heads(self) -> int:
+        return self.shape[-3] if len(self.shape) >= 3 else 1
+
+    def _block_kinds(self) -> Tensor:
+        """[batch, heads, rows, columns]: 0 not listed, 1 partial, 2 full."""
+        lists = self._lists
+        kinds = _dense(lists["kv_num_blocks"], lists["kv_indices"]).to(torch.int8)
+        if lists["full_kv_num_blocks"] is not None:
+            full = _dense(lists["full_kv_num_blocks"], lists["full_kv_indices"]).to(torch.int8)
+            kinds = torch.where(full == 1, torch.full_like(kinds, 2), kinds)
+        while kinds.dim() < 4:
+            kinds = kinds.unsqueeze(0)
+        return kinds.contiguous()
+
+    def compiled_mask_mod(self) -> Optional[Callable]:
+        """The whole mask as a mask_mod: its own, or blocks and, inside the partial ones, its own."""
+        if self._made_for is not None:
+            return None if self.mask_mod is noop_mask else self.mask_mod
+        if self.any_length and self.mask_mod is noop_mask:
+            return None
+        if self._compiled is not None and self._compiled[0] is self.mask_mod:
+            return self._compiled[1]
+        kinds = self._block_kinds()
+        q_block, kv_block = self.BLOCK_SIZE
+        mask_mod = self.mask_mod
+        one_batch, one_head = kinds.shape[0] == 1, kinds.shape[1] == 1
+
+        def blocks(b, h, q, kv):
+            kind = kinds[0 if one_batch else b, 0 if one_head else h, q // q_block, kv // kv_block]
+            if mask_mod is noop_mask:
+                return kind != 0
+            return (kind == 2) | ((kind == 1) & mask_mod(b, h, q, kv))
+
+        self._compiled = (mask_mod, blocks)
+        return blocks
+
+    def layout_for(self, program, function, inputs, arrays, call):
+        """The Layout of this mask for such inputs; made anew when what the mask reads has changed."""
+        if not program.mask:
+            return None
+        read = [program.captures[i].object for i in program.mask_captures()]
+        try:
+            state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
+        except RuntimeError:  # inference tensors do not count their changes
+            return None
+        scalars = tuple([x for i, x in enumerate(program.scalars) if f"s{i}" in program.mask])
+        key = (call.sizes, program.mask, inputs[0][1:2], inputs[1][1:2], inputs[2][1:2])
+        kept = self._layouts.get(key)
+        if kept is not None and kept[0] == state and kept[1] == scalars and all(
+            a() is b for a, b in zip(kept[2], read)
+        ):
+            return kept[3]
+        layout = function.layout(*inputs, arrays, call.threads)
+        if len(self._layouts) > 16:
+            self._layouts.clear()
+        self._layouts[key] = (state, scalars, [weakref.ref(t) for t in read], layout)
+        return layout
+
+    # --- blocks -------------------------------------------------------------------------------------------------
+
+    def _list(self, name: str) -> Optional[Tensor]:
+        if self._made_for is not None and self._lists["kv_num_blocks"] is None:
+            self._work_out()
+        return self._lists[name]
+
+    def _work_out(self):
+        batch, heads = self._made_for
+        q_length, kv_length = self.seq_lengths
+        q_block, kv_block = self.BLOCK_SIZE
+        rows, columns = -(-q_length // q_block), -(-kv_length // kv_block)
+        kinds = torch.empty(batch, heads, rows, columns, dtype=torch.uint8)
+        with Tracing():
+            program = trace(None, self.mask_mod, (batch, heads, q_length, kv_length), wrap=True)
+        scalars = Scalars(program.scalars)
+        arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
+        _core.show_blocks(
+            program.mask, program.declared(), arrays, q_length, kv_length, q_block, kv_block, as_array(kinds),
+            torch.get_num_threads(),
+        )  # fmt: skip
+        partial = (kinds == 1) if self._separate_full else (kinds != 0)
+        lists = self._lists
+        lists["kv_num_blocks"], lists["kv_indices"] = _ordered(partial)
+        lists["q_num_blocks"], lists["q_indices"] = _ordered(partial.transpose(-2, -1))
+        if self._separate_full:
+            lists["full_kv_num_blocks"], lists["full_kv_indices"] = _ordered(kinds == 2)
+            lists["full_q_num_blocks"], lists["full_q_indices"] = _ordered((kinds == 2).transpose(-2, -1))
+
+    @property
+    def shape(self) -> tuple:
+        if self._made_for is not None:
+            return (*self._made_for, *self.seq_lengths)
+        return (*self._lists["kv_indices"].shape[:-2], *self.seq_lengths)
+
+    def numel(self) -> int:
+        """How many pairs there are."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    def sparsity(self) -> float:
+        """The part of the mask that blocks leave out, in percent."""
+        blocks = self.kv_num_blocks.sum().item()
+        if self.full_kv_num_blocks is not None:
+            blocks += self.full_kv_num_blocks.sum().item()
+        return 100 * (1 - blocks * self.BLOCK_SIZE[0] * self.BLOCK_SIZE[1] / self.numel())
+
+    def to_dense(self) -> Tensor:
+        """1 where a block is visited, by block."""
+        dense = _dense(self.kv_num_blocks, self.kv_indices)
+        if self.full_kv_num_blocks is not None:
+            dense = dense | _dense(self.full_kv_num_blocks, self.full_kv_indices)
+        return dense
+
+    def as_tuple(self, flatten: bool = True) -> tuple:
+        block = self.BLOCK_SIZE if flatten else (self.BLOCK_SIZE,)
+        lengths = self.seq_lengths if flatten else (self.seq_lengths,)
+        return (
+            *lengths, self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices,
+            self.q_num_blocks, self.q_indices, self.full_q_num_blocks, self.full_q_indices,
+            None, None, None, None, *block, self.mask_mod,
+        )  # fmt: skip
+
+    def __getitem__(self, index) -> BlockMask:
+        """Batches, heads and rows of blocks. The result has no mask_mod until it is given one."""
+        index = index if isinstance(index, tuple) else (index,)
+        given = [slice(i, i + 1 or None) if isinstance(i, int) else i for i in index]
+        given = tuple([slice(None)] * 0 + given)
+
+        def cut(tensor):
+            return None if tensor is None else tensor[given]
+
+        return BlockMask.from_kv_blocks(
+            cut(self.kv_num_blocks), cut(self.kv_indices), cut(self.full_kv_num_blocks), cut(self.full_kv_indices),
+            BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=_sliced, seq_lengths=self.seq_lengths,
+            compute_q_blocks=self.q_indices is not None,
+        )  # fmt: skip
+
+    def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
+        """The upper left part, for shorter lengths."""
+        if self._made_for is not None:
+            return BlockMask._of_mask(
+                self.mask_mod, *self._made_for, new_q_len, new_kv_len, self.BLOCK_SIZE, self._separate_full
+            )
+        rows = -(-new_q_len // self.BLOCK_SIZE[0])
+        columns = -(-new_kv_len // self.BLOCK_SIZE[1])
+
+        def cut(num, indices):
+            return (None, None) if num is None else _ordered(_dense(num, indices)[..., :rows, :columns])
+
+        partial = cut(self.kv_num_blocks, self.kv_indices)
+        full = cut(self.full_kv_num_blocks, self.full_kv_indices)
+        return BlockMask.from_kv_blocks(
+            *partial, *full, self.BLOCK_SIZE, self.mask_mod, seq_lengths=(new_q_len, new_kv_len)
+        )
+
+    def to(self, device) -> BlockMask:
+        """The same mask; Treadle's are on the CPU."""
+        if torch.device(device).type != "cpu":
+            raise ValueError(f"Treadle runs on the CPU; a mask cannot go to {device}")
+        return self
+
+    def to_string(self, grid_size=(20, 20), limit: int = 4) -> str:
+        """Blocks as characters: full, partial, none."""
+        partial = _dense(self.kv_num_blocks, self.kv_indices)
+        full = torch.zeros_like(partial)
+        if self.full_kv_num_blocks is not None:
+            full = _dense(self.full_kv_num_blocks, self.full_kv_indices)
+        amounts = partial.float() * 0.5 + full.float()
+        flat = amounts.reshape(-1, *amounts.shape[-2:])
+        if isinstance(grid_size, int):
+            grid_size = flat.shape[-2:] if grid_size == -1 else (grid_size, grid_size)
+        parts = []
+        batch_dims = amounts.shape[:-2]
+        for number, picture in enumerate(flat[:limit]):
+            where = []
+            rest = number
+            for size in reversed(batch_dims):
+                where.insert(0, rest % size)
+                rest //= size
+            rows = min(grid_size[0], picture.shape[0])
+            columns = min(grid_size[1], picture.shape[1])
+            small = torch.nn.functional.adaptive_avg_pool2d(picture[None, None], (rows, columns))[0, 0]
+            lines = ["".join("██" if x >= 1 else "░░" if x > 0 else "  " for x in row) for row in small.tolist()]
+            parts.append(f"{tuple(where)}\n" + "\n".join(lines))
+        if len(flat) > limit:
+            parts.append(f"... {len(flat) - limit} more")
+        return "\n".join(parts)
+
+    def __str__(self) -> str:
+        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%,\n{self.to_string()}\n)"
+
+    def __repr__(self) -> str:
+        return f"BlockMask(shape={self.shape}, BLOCK_SIZE={self.BLOCK_SIZE}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)})"
+
+    def plot(self, *, batch: int = 0, head: int = 0, ax=None):
+        """The mask as a picture, with matplotlib."""
+        from ..plot import plot_mask
+
+        return plot_mask(self, batch=batch, head=head, ax=ax)
+
+    def _repr_png_(self):
+        from ..plot import mask_png
+
+        return mask_png(self)
+
+
+def _list_property(name: str):
+    return property(lambda self: self._list(name), lambda self, value: self._lists.__setitem__(name, value))
+
+
+for _name in (
+    "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices",
+    "q_num_blocks", "q_indices", "full_q_num_blocks", "full_q_indices",
+):  # fmt: skip
+    setattr(BlockMask, _name, _list_property(_name))
+
+
+_known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+
+
+def as_block_mask(mask) -> Optional[BlockMask]:
+    """A BlockMask of ours; torch's are taken as its compiled kernels take them: only listed blocks exist, and full
+    ones are visible whatever mask_mod says."""
+    if mask is None or isinstance(mask, BlockMask):
+        return mask
+    if not all(hasattr(mask, name) for name in ("kv_num_blocks", "kv_indices", "mask_mod", "BLOCK_SIZE")):
+        raise TypeError(f"block_mask must be a BlockMask, got {type(mask).__name__}")
+    try:
+        found = _known.get(mask)
+    except TypeError:
+        found = None
+    if found is None or found.mask_mod is not mask.mask_mod:
+        found = BlockMask(
+            mask.seq_lengths, mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices,
+            BLOCK_SIZE=mask.BLOCK_SIZE, mask_mod=mask.mask_mod,
+        )  # fmt: skip
+        try:
+            _known[mask] = found
+        except TypeError:
+            pass
+    return found
+
+
+def _is_cpu(device):
+    if device is not None and torch.device(device).type != "cpu":
+        raise ValueError(f"Treadle runs on the CPU; device is {device}")
+
+
+def _arity(function) -> int:
+    import inspect
+
+    parameters = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(1 for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty)
+
+
+def create_block_mask(
+    mask_mod: Callable,
+    B: Optional[int],
+    H: Optional[int],
+    Q_LEN: int,
+    KV_LEN: int,
+    device=None,
+    BLOCK_SIZE=_DEFAULT_BLOCK,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+    **ignored,
+) -> BlockMask:
+    """A BlockMask of mask_mod. Takes microseconds: nothing is evaluated before it is needed.
+
+    >>> from treadle.torch import create_block_mask
+    >>> window = create_block_mask(lambda b, h, q, kv: (q >= kv) & (q - kv < 256), None, None, 4096, 4096)
+    >>> window.numel()
+    16777216
+    """
+    _is_cpu(device)
+    assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
+    batch, heads = B or 1, H or 1
+    with Tracing():
+        trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
+    return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, _pair(BLOCK_SIZE), separate_full_blocks)
+
+
+def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int, device=None) -> Tensor:
+    """[B, H, Q_LEN, KV_LEN] of bool: what a mask_mod shows, or where a score_mod does not make -inf of 0.
+
+    >>> from treadle.torch import create_mask
+    >>> create_mask(lambda b, h, q, kv: q >= kv, 1, 1, 2, 3)[0, 0]
+    tensor([[ True, False, False],
+            [ True,  True, False]])
+    """
+    _is_cpu(device)
+    batch, heads = B or 1, H or 1
+    is_score_mod = _arity(mod_fn) == 5
+    with Tracing():
+        sizes = (batch, heads, Q_LEN, KV_LEN)
+        program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
+    result = torch.empty(sizes, dtype=torch.bool)
+    scalars = Scalars(program.scalars)
+    arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
+    text = program.score_mod if is_score_mod else program.mask
+    _core.show_pairs(text, is_score_mod, program.declared(), arrays, as_array(result))
+    return result
