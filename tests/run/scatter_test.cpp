@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <random>
 #include <vector>
@@ -64,14 +66,16 @@ struct Given {
                          .queries = queries,
                          .width = width,
                          .separable = separable};
-    // Guards on both sides.
-    std::vector<F> guarded(sum.size() + 16, F{77});
-    std::ranges::copy(sum, guarded.begin() + 8);
-    const bool numbers = scatter(gifts, guarded.data() + 8, static_cast<std::int64_t>(sum.size()));
-    std::copy_n(guarded.begin() + 8, sum.size(), sum.begin());
-    for (std::size_t i = 0; i < 8; ++i) {
-      EXPECT_EQ(guarded[i], F{77});
-      EXPECT_EQ(guarded[guarded.size() - 1 - i], F{77});
+    // On both sides -0, which even a zero that is added would change.
+    constexpr std::size_t guard = 128;
+    std::vector<F> guarded(sum.size() + 2 * guard, -F{0});
+    std::ranges::copy(sum, guarded.begin() + guard);
+    const bool numbers =
+        scatter(gifts, guarded.data() + guard, static_cast<std::int64_t>(sum.size()));
+    std::copy_n(guarded.begin() + guard, sum.size(), sum.begin());
+    for (std::size_t i = 0; i < guard; ++i) {
+      EXPECT_TRUE(std::signbit(guarded[i])) << guard - i << " before the sums";
+      EXPECT_TRUE(std::signbit(guarded[guard + sum.size() + i])) << i << " behind the sums";
     }
     return numbers;
   }
