@@ -21,10 +21,11 @@ std::atomic<bool> serial{false};
 
 Attention compile_with(const FunctionOptions& given, bool lse, bool max) {
   // Stands in for what each call binds: only element type and rank matter.
+  static const std::int64_t zero = 0;
   std::vector<Capture> captures;
   for (const Declared& declared : given.captures) {
     const Dims none(static_cast<std::size_t>(declared.rank), 0);
-    captures.emplace_back(declared.name, ConstView(nullptr, declared.dtype, none));
+    captures.emplace_back(declared.name, ConstView(&zero, declared.dtype, none));
   }
   Options options{.scale = given.scale, .lse = lse, .max = max, .gradients = given.gradients};
   if (!given.score_mod.empty()) options.score_mod = parse(given.score_mod, captures);

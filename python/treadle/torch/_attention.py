@@ -122,22 +122,37 @@ class _Attention(torch.autograd.Function):
         ctx.save_for_backward(q, k, v, out, lse, *captured)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, dout, dlse, dmax):
         q, k, v, out, lse, *captured = ctx.saved_tensors
-        gradients = tuple([i for i in range(len(captured)) if ctx.needs_input_grad[4 + i]])
+        needed = ctx.needs_input_grad
         if dout is None and dlse is None:
-            return (None,) * (4 + len(captured))
+            return (None,) * len(needed)
         if dout is None:
             dout = torch.zeros_like(out)
-        if dlse is not None:
-            dlse = torch.where(torch.isneginf(lse), torch.zeros_like(dlse), dlse)
-        results = run_backward(ctx.call, q, k, v, captured, out, lse, dout, dlse, gradients)
+        gradients = tuple([i for i in range(len(captured)) if needed[4 + i]])
+        results = _AttentionBackward.apply(ctx.call, gradients, q, k, v, out, lse, dout, dlse, *captured)
         of_captures = [None] * len(captured)
         for number, i in enumerate(gradients):
             of_captures[i] = results[3 + number]
-        wanted = [g if need else None for g, need in zip(results[:3], ctx.needs_input_grad[1:4])]
-        return (None, *wanted, *of_captures)
+        return (None, *[g if need else None for g, need in zip(results, needed[1:4])], *of_captures)
+
+
+class _AttentionBackward(torch.autograd.Function):
+    """A function of its own, so that torch.func's transformations see plain tensors inside it."""
+
+    @staticmethod
+    def forward(call: Call, gradients: tuple, q, k, v, out, lse, dout, dlse, *captured):
+        if dlse is not None:  # a query that sees nothing has lse -inf whatever changes
+            dlse = torch.where(torch.isneginf(lse), torch.zeros_like(dlse), dlse)
+        return tuple(run_backward(call, q, k, v, captured, out, lse, dout, dlse, gradients))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *ignored):
+        raise NotImplementedError("treadle: flex_attention can be differentiated once; its gradients cannot be")
 
 
 def _check(query, key, value, enable_gqa, block_mask, kernel_options, return_lse, return_aux):
