@@ -52,7 +52,8 @@ class Buffer:
 
 
 class Trace:
-    """One call's mods: a score mod and a mask that share their captures.
+    """One call's mods: a score mod and a mask that share their captures. Sizes are batch, heads, queries and keys;
+    None where they are not known.
 
     Indices that may be negative count from the end, as in Python, only with `wrap`. Without it they are taken to be
     inside, which is faster, and `unsure` tells that this was assumed; a read outside is an error of the call.
@@ -83,7 +84,7 @@ class Trace:
 
     def _indices(self):
         names = ("b", "h", "q", "kv")
-        return tuple(Value(self, n, INTEGER, 0, max(s - 1, 0)) for n, s in zip(names, self.sizes))
+        return tuple([Value(self, n, INTEGER, 0, None if s is None else max(s - 1, 0)) for n, s in zip(names, self.sizes)])
 
     def _call(self, function, arguments, what):
         result = function(*arguments)
@@ -154,6 +155,11 @@ class Trace:
                 f"tensor[index, ...]{where_in_user_code()}"
             )
         return Value(self, self.name_of(buffer), buffer.kind)
+
+    def length(self, x: int) -> Value:
+        """Of a captured tensor: a run-time scalar, whatever it is."""
+        self.scalars.append(x)
+        return Value(self, f"s{len(self.scalars) - 1}", INTEGER)
 
     def _scalar(self, x, kind: str) -> Value:
         if kind == INTEGER and not -_BIG < x < _BIG:
@@ -257,12 +263,12 @@ class Partial:
         if value.low is not None and value.low >= 0:
             return value
         if value.high is not None and value.high < 0:
-            return trace.emit("add", INTEGER, value, trace._scalar(length, INTEGER))
+            return trace.emit("add", INTEGER, value, trace.length(length))
         trace.unsure = True
         if not trace.wrap:
             return value
         zero = Value(trace, "(0)", INTEGER, 0, 0)
-        wrapped = trace.emit("add", INTEGER, value, trace._scalar(length, INTEGER))
+        wrapped = trace.emit("add", INTEGER, value, trace.length(length))
         return trace.emit("where", INTEGER, trace.emit("lt", BOOLEAN, value, zero), wrapped, value)
 
     def complete(self) -> Value:

@@ -269,7 +269,7 @@ def flex_attention(
     if torch.compiler.is_compiling():
         from ._ops import compiled_call
 
-        out, lse, most = compiled_call(query, key, value, score_mod, mask_mod, scale, sizes)
+        out, lse, most = compiled_call(query, key, value, score_mod, mask_mod, scale)
     else:
         out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse, want_max)
     if return_aux is not None:

@@ -464,10 +464,11 @@ def create_block_mask(
     16777216
     """
     _is_cpu(device)
-    assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
     batch, heads = B or 1, H or 1
-    with Tracing():
-        trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
+    if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
+        assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
+        with Tracing():
+            trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
     return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, _pair(BLOCK_SIZE), separate_full_blocks)
 
 
