@@ -104,6 +104,34 @@ TEST(BackwardInto, AnyStrides) {
   }
 }
 
+// q, k and v of a position side by side, as one projection makes them, and their gradients, too:
+// beside what is read, or over it.
+TEST(BackwardInto, Packed) {
+  constexpr std::int64_t batch = 2, length = 130, heads = 3, dim = 8;
+  const Dims shape{batch, heads, length, dim};
+  const Dims strides{length * 3 * heads * dim, dim, 3 * heads * dim, 1};
+  const auto part = [&](Tensor& packed, std::int64_t which) {
+    return View(packed.data<float>().data() + which * heads * dim, shape, strides);
+  };
+  Tensor packed = random_tensor(1, DType::f32, {batch, length, 3, heads, dim});
+  const Tensor dout = random_tensor(2, DType::f32, shape);
+  Options options;
+  options.mask = mods::causal();
+  options.lse = true;
+  const Attention attend = compile(options);
+  const Inputs inputs{part(packed, 0), part(packed, 1), part(packed, 2)};
+  const Forward y = attend.forward(inputs);
+  const Backward expected = attend.backward(inputs, {y.out, y.lse}, dout);
+  Tensor beside(DType::f32, packed.shape());
+  for (Tensor* target : {&beside, &packed}) {
+    attend.backward_into({part(*target, 0), part(*target, 1), part(*target, 2), {}}, inputs,
+                         {y.out, y.lse}, dout);
+    EXPECT_TRUE(same_bits(contiguous(part(*target, 0)), expected.dq));
+    EXPECT_TRUE(same_bits(contiguous(part(*target, 1)), expected.dk));
+    EXPECT_TRUE(same_bits(contiguous(part(*target, 2)), expected.dv));
+  }
+}
+
 TEST(BackwardInto, AnyOrderOfCaptures) {
   Trained t(DType::f32);
   const Tensor gate = random_tensor(7, DType::f32, {2, 4});
