@@ -14,6 +14,7 @@ from ._functions import functions as _functions
 from ._numpy import capture
 from ._trace import TraceError
 from .api import Attention, attention, explain
+from .plot import plot_mask
 
 __version__ = _core.__version__
 
