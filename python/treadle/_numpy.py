@@ -52,9 +52,8 @@ def capture(array) -> Capture:
 def _buffer(x):
     if isinstance(x, Capture):
         return x.buffer
-    if isinstance(x, (np.ndarray, np.generic)) and np.ndim(x) == 0:
-        array = np.asarray(x)
-        return Buffer(array, dtype_name(array.dtype), ())
+    if isinstance(x, np.generic):
+        return x.item()
     if isinstance(x, np.ndarray):
         return Buffer(x, dtype_name(x.dtype), x.shape)
     return None

@@ -147,6 +147,8 @@ class Trace:
             if hasattr(x, "__float__"):
                 return self.lift(float(x), structural)
             return None
+        if not isinstance(buffer, Buffer):
+            return self.lift(buffer, structural)
         if buffer.shape != ():
             if math.prod(buffer.shape) == 1:
                 return Partial(self, buffer, [Value(self, "(0)", INTEGER, 0, 0)] * len(buffer.shape)).complete()
@@ -172,7 +174,8 @@ class Trace:
 _buffer_makers: list[Callable] = []
 
 
-def as_buffer(x) -> Optional[Buffer]:
+def as_buffer(x):
+    """The Buffer or the Python number that `x` is; None if neither."""
     for make in _buffer_makers:
         buffer = make(x)
         if buffer is not None:
@@ -181,7 +184,7 @@ def as_buffer(x) -> Optional[Buffer]:
 
 
 def register_buffers(make: Callable) -> None:
-    """`make` gives the Buffer of an object, or None; treadle.torch registers torch's tensors."""
+    """`make` gives the Buffer of an object, the Python number that it is, or None."""
     _buffer_makers.append(make)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from .. import _core
 from .._program import Program, Scalars, function_for, trace
 from ._block_mask import BlockMask, as_block_mask
-from ._tensors import Tracing, as_array
+from ._tensors import Tracing, as_array, tensors_of
 
 
 class AuxRequest(NamedTuple):
@@ -29,6 +29,7 @@ class AuxOutput(NamedTuple):
 
 
 _needs_wrap: set = set()
+_warned: list = []  # of return_lse, which is enough once
 
 
 def _trace(score_mod, mask_mod, sizes) -> Program:
@@ -254,10 +255,9 @@ def flex_attention(
     _check(query, key, value, enable_gqa, mask, kernel_options, return_lse, return_aux)
     if mask is not None:
         _check_lengths(query, key, mask)
-    if return_lse:
-        warnings.warn(
-            "return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2
-        )
+    if return_lse and not _warned:
+        _warned.append(True)
+        warnings.warn("return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
         query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
@@ -295,7 +295,7 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse,
 
 
 def _run(program, query, key, value, mask, scale, sizes, want_lse, want_max):
-    captured = [c.object for c in program.captures]
+    captured = tensors_of(program.captures)
     call = Call(program, scale, mask, torch.get_num_threads(), want_lse, want_max, sizes)
     needs_grad = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)

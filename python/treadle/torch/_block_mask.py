@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import _core
 from .._program import Scalars, trace
-from ._tensors import Tracing, as_array
+from ._tensors import Tracing, as_array, tensors_of
 
 _DEFAULT_BLOCK = 128
 _ANY_LENGTH = 1 << 30  # torch's block size of a mask that hides nothing
@@ -230,7 +230,7 @@ class BlockMask:
         read = [program.captures[i].object for i in program.mask_captures()]
         try:
             state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
-        except RuntimeError:  # inference tensors do not count their changes
+        except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
             return None
         scalars = tuple([x for i, x in enumerate(program.scalars) if f"s{i}" in program.mask])
         key = (call.sizes, program.mask, inputs[0][1:2], inputs[1][1:2], inputs[2][1:2])
@@ -261,7 +261,7 @@ class BlockMask:
         with Tracing():
             program = trace(None, self.mask_mod, (batch, heads, q_length, kv_length), wrap=True)
         scalars = Scalars(program.scalars)
-        arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
+        arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
         _core.show_blocks(
             program.mask, program.declared(), arrays, q_length, kv_length, q_block, kv_block, as_array(kinds),
             torch.get_num_threads(),
@@ -488,7 +488,7 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
         program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
     result = torch.empty(sizes, dtype=torch.bool)
     scalars = Scalars(program.scalars)
-    arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
+    arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
     text = program.score_mod if is_score_mod else program.mask
     _core.show_pairs(text, is_score_mod, program.declared(), arrays, as_array(result))
     return result

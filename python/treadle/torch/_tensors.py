@@ -39,6 +39,17 @@ def _buffer(x):
 register_buffers(_buffer)
 
 
+def tensors_of(captures) -> list:
+    """The tensors of captured buffers; NumPy arrays as tensors of the same memory, where torch can have such."""
+    return [c.object if isinstance(c.object, torch.Tensor) else _of_numpy(c.object) for c in captures]
+
+
+def _of_numpy(array) -> torch.Tensor:
+    if not array.flags.writeable or any(s < 0 for s in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
 def _kind_of_dtype(dtype) -> str:
     kind = _kinds.get(dtype)
     if kind is None:
