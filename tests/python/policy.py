@@ -92,22 +92,61 @@ def over_pairs(mod, *sizes):
     return apply
 
 
+def scores_of(q, k, scale):
+    """[B, H, Q, KV] in float32, or float64 if q is."""
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    scale = 1 / math.sqrt(q.size(3)) if scale is None else scale
+    return (q.to(wide) @ repeated(k, q).to(wide).transpose(-1, -2)) * scale
+
+
+def repeated(t, q):
+    """Keys or values for every head and batch of q."""
+    return t.repeat_interleave(q.size(1) // t.size(1), 1).expand(q.size(0), -1, -1, -1)
+
+
+def summed(gradient, t):
+    """The gradient of `t` from that of repeated(t)."""
+    heads = t.size(1)
+    gradient = gradient.unflatten(1, (heads, -1)).sum(2)
+    return gradient if t.size(0) == gradient.size(0) else gradient.sum(0, keepdim=True)
+
+
 def dense(q, k, v, score_mod=None, mask_mod=None, scale=None):
     """out and lse by the formula; whatever the mods read gets its gradient from autograd."""
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    group = q.size(1) // k.size(1)
-    keys, values = (t.repeat_interleave(group, 1).expand(q.size(0), -1, -1, -1) for t in (k, v))
-    scores = (q.to(wide) @ keys.to(wide).transpose(-1, -2)) * (1 / math.sqrt(q.size(3)) if scale is None else scale)
+    scores = scores_of(q, k, scale)
     sizes = scores.shape
     if score_mod is not None:
-        scores = over_pairs(score_mod, *sizes)(scores).to(wide)
+        scores = over_pairs(score_mod, *sizes)(scores).to(scores.dtype)
     if mask_mod is not None:
-        visible = over_pairs(mask_mod, *sizes)()
-        scores = torch.where(visible, scores, -math.inf)
+        scores = torch.where(over_pairs(mask_mod, *sizes)(), scores, -math.inf)
     seen = (scores > -math.inf).any(-1, keepdim=True)
-    lse = torch.logsumexp(scores, -1)
     weights = torch.softmax(torch.where(seen, scores, 0), -1) * seen
-    return weights.to(q.dtype) @ values.to(q.dtype), lse
+    return weights.to(q.dtype) @ repeated(v, q).to(q.dtype), torch.logsumexp(scores, -1)
+
+
+def dense_gradients(q, k, v, score_mod, mask_mod, learned, dout, dlse=None, scale=None):
+    """out and the gradients of q, k, v and what is learned, rounded where torch's eager flex_attention rounds."""
+    with torch.no_grad():
+        out, lse = dense(q, k, v, score_mod, mask_mod, scale)
+        before = scores_of(q, k, scale)
+    before.requires_grad_()
+    sizes = before.shape
+    after = before * 1 if score_mod is None else over_pairs(score_mod, *sizes)(before).to(before.dtype)
+    visible = torch.tensor(True) if mask_mod is None else over_pairs(mask_mod, *sizes)()
+    with torch.no_grad():
+        weights = torch.exp(torch.where(visible, after, -math.inf) - lse[..., None])
+        weights = torch.where(lse[..., None] == -math.inf, 0, weights)
+        wide_dout = dout.to(weights.dtype)
+        dweights = wide_dout @ repeated(v, q).to(weights.dtype).transpose(-1, -2)
+        row = (out.to(weights.dtype) * wide_dout).sum(-1, keepdim=True)
+        dafter = weights * (dweights - row + (0 if dlse is None else dlse[..., None]))
+    dbefore, *dlearned = torch.autograd.grad(after, (before, *learned), dafter, materialize_grads=True)
+    scale = 1 / math.sqrt(q.size(3)) if scale is None else scale
+    dbefore = torch.where(visible, (dbefore * scale).to(q.dtype), 0)
+    dq = dbefore @ repeated(k, q).to(q.dtype)
+    dk = summed(dbefore.transpose(-1, -2) @ q, k)
+    dv = summed(weights.to(q.dtype).transpose(-1, -2) @ dout, v)
+    return out, dq, dk, dv, *dlearned
 
 
 def check_gradients(q, k, v, make_score_mod=None, mask_mod=None, learned=(), *, dlse=False, fudge=None, **options):
@@ -115,34 +154,27 @@ def check_gradients(q, k, v, make_score_mod=None, mask_mod=None, learned=(), *, 
     make = make_score_mod or (lambda: None)
     dout = torch.randn(*q.shape[:3], v.shape[3], dtype=torch.float64)
     drows = torch.randn(q.shape[:3], dtype=torch.float64) if dlse else None
-    scale = options.get("scale")
 
-    def run(attend, convert):
-        leaves = [convert(t.detach()).clone().requires_grad_() for t in (q, k, v, *learned)]
-        # Strides as given: what gradients look like in memory depends on them.
-        leaves = [
-            leaf if leaf.stride() == t.stride() else torch.empty_strided(t.shape, t.stride(), dtype=leaf.dtype).copy_(leaf.detach()).requires_grad_()
-            for leaf, t in zip(leaves, (q, k, v, *learned))
-        ]
-        out, lse = attend(*leaves[:3], make(*leaves[3:]))
-        roots, seeds = [out], [dout.to(out.dtype)]
-        if dlse:
-            roots.append(lse)
-            seeds.append(drows.to(lse.dtype))
-        return (out, *torch.autograd.grad(roots, leaves, seeds, materialize_grads=True))
+    def leaves(convert):
+        return [convert(t.detach()).clone().requires_grad_() for t in (q, k, v, *learned)]
 
-    def treadle(q, k, v, score_mod):
-        out, aux = of_treadle(q, k, v, score_mod, mask_mod, return_aux=AuxRequest(lse=True), **options)
-        return out, aux.lse
+    def formula(convert):
+        tensors = leaves(convert)
+        parts = [t.detach() for t in tensors[:3]]
+        rows = drows if drows is None or parts[0].dtype == torch.float64 else drows.float()
+        with one_thread():
+            return dense_gradients(
+                *parts, make(*tensors[3:]), mask_mod, tensors[3:], dout.to(q.dtype).to(parts[0].dtype), rows,
+                options.get("scale"),
+            )  # fmt: skip
 
-    def plain(q, k, v, score_mod):
-        return dense(q, k, v, score_mod, mask_mod, scale)
-
-    got = run(treadle, lambda t: t)
-    with one_thread():
-        ref = run(plain, lambda t: t)
-        gold = run(plain, lambda t: t.double())
+    tensors = leaves(lambda t: t)
+    out, aux = of_treadle(
+        *tensors[:3], make(*tensors[3:]), mask_mod, return_aux=AuxRequest(lse=True), **options
+    )
+    roots, seeds = ([out, aux.lse], [dout.to(out.dtype), drows.to(aux.lse.dtype)]) if dlse else ([out], [dout.to(out.dtype)])
+    got = (out, *torch.autograd.grad(roots, tensors, seeds, materialize_grads=True))
     names = ("out", "dq", "dk", "dv", *(f"gradient of learned {i}" for i in range(len(learned))))
-    for name, a, g, r in zip(names, got, gold, ref):
-        close(a, g, r, fudge, name)
+    for name, a, gold, ref in zip(names, got, formula(lambda t: t.double()), formula(lambda t: t)):
+        close(a, gold, ref, fudge, name)
     return got
