@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import threading
 from typing import Callable, NamedTuple, Optional
 
@@ -10,6 +11,7 @@ from . import _core
 from ._trace import BOOLEAN, INTEGER, REAL, Buffer, Trace
 
 types = dict(_core.types)
+_words = re.compile(r"[a-z]\w*")
 Array = tuple  # (address, element type, shape, strides in elements)
 
 
@@ -33,7 +35,8 @@ class Program(NamedTuple):
 
     def mask_captures(self) -> list:
         """Numbers of the captures that the mask reads."""
-        return [i for i in range(len(self.captures)) if f"c{i}" in self.mask]
+        words = set(_words.findall(self.mask))
+        return [i for i in range(len(self.captures)) if f"c{i}" in words]
 
 
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple, wrap: bool = False) -> Program:

@@ -260,7 +260,7 @@ def flex_attention(
         warnings.warn("return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2)
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
-        query, key, value = query.to(dtype), key.to(dtype), value.to(dtype)
+        query, key, value = [t if t.dtype == torch.float64 else t.to(dtype) for t in (query, key, value)]
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
     sizes = (query.size(0), query.size(1), query.size(2), key.size(2))
