@@ -1,0 +1,1 @@
+"""Treadle inside other libraries."""
