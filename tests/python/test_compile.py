@@ -1,0 +1,92 @@
+"""Inside torch.compile and torch.export a call is one operation: no graph break, the same bits."""
+
+import pytest
+import torch
+
+from treadle.torch import AuxRequest, create_block_mask, flex_attention
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.slopes = torch.nn.Parameter(torch.tensor([0.5, 0.25]))
+        self.table = torch.nn.Parameter(torch.randn(200))
+        self.window = 20
+
+    def forward(self, q, k, v):
+        def mask_mod(b, h, q, kv):
+            return (q >= kv) & (q - kv < self.window)
+
+        def score_mod(score, b, h, q, kv):
+            return torch.tanh(score) + self.slopes[h] * (kv - q) + self.table[q - kv]
+
+        mask = create_block_mask(mask_mod, None, None, q.shape[2], k.shape[2])
+        x, aux = flex_attention(q * 2, k, v, score_mod, mask, return_aux=AuxRequest(lse=True))
+        return torch.relu(flex_attention(x, k, v)) + aux.lse.unsqueeze(-1)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Model()
+
+
+def tensors(length, requires_grad=True):
+    torch.manual_seed(1)
+    return [torch.randn(1, 2, length, 16, requires_grad=requires_grad) for _ in range(3)]
+
+
+def gradients(f, model, inputs):
+    return torch.autograd.grad(f(*inputs).sum(), (*inputs, *model.parameters()))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_model_gives_the_same(model, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend=backend)
+    inputs = tensors(50)
+    torch.testing.assert_close(compiled(*inputs), model(*inputs), atol=1e-6, rtol=1e-6)
+    for a, b in zip(gradients(compiled, model, inputs), gradients(model, model, inputs)):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)
+
+
+def test_other_lengths_compile_nothing_anew(model):
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(model, fullgraph=True, dynamic=True, backend=counter)
+    for length in (33, 50, 77):
+        inputs = tensors(length, False)
+        torch.testing.assert_close(compiled(*inputs), model(*inputs), atol=1e-6, rtol=1e-6)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_exported_model_gives_the_same(model, dynamic):
+    shapes = None
+    if dynamic:
+        s = torch.export.Dim("s", min=2, max=4096)
+        shapes = ({2: s}, {2: s}, {2: s})
+    exported = torch.export.export(model, tuple(tensors(50, False)), dynamic_shapes=shapes)
+    names = [n.target for n in exported.graph.nodes if "treadle" in str(n.target)]
+    assert len(names) == 2
+    for length in (50, 71) if dynamic else (50,):
+        inputs = tensors(length, False)
+        torch.testing.assert_close(exported.module()(*inputs), model(*inputs), atol=1e-6, rtol=1e-6)
+
+
+def test_the_operations_pass_torchs_own_checks():
+    q, k, v = tensors(20)
+    slopes = torch.tensor([0.5, 0.25], requires_grad=True)
+    arguments = (q, k, v, [slopes], "score + c0[h] * s0", "q >= kv + s1", "fi", [2], [0.5], None)
+    torch.library.opcheck(
+        torch.ops.treadle.attention.default, arguments,
+        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )  # fmt: skip
+
+
+def test_strides_of_the_result_are_foretold(model):
+    q = torch.randn(2, 30, 2, 16).transpose(1, 2)
+    with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
+        fake = mode.from_tensor(q)
+        shape = torch.ops.treadle.attention(fake, fake, fake, [], "", "", "", [], [], None)[0]
+    assert shape.stride() == flex_attention(q, q, q).stride()
