@@ -260,7 +260,7 @@ class Partial:
         value = trace.lift(i)
         if value is None or value.kind != INTEGER:
             raise TraceError(
-                f"an index of a captured tensor is {'a ' + value.kind if value else type(i).__name__}; "
+                f"an index of a captured tensor is {type(i).__name__ if value is None else 'a ' + value.kind}; "
                 f"it has to be an integer{where_in_user_code()}"
             )
         if value.low is not None and value.low >= 0:

@@ -254,6 +254,7 @@ def flex_attention(
     mask = as_block_mask(block_mask)
     _check(query, key, value, enable_gqa, mask, kernel_options, return_lse, return_aux)
     if mask is not None:
+        mask.check_not_sliced()
         _check_lengths(query, key, mask)
     if return_lse and not _warned:
         _warned.append(True)

@@ -6,6 +6,8 @@ than blocks, kept here between calls.
 
 from __future__ import annotations
 
+import itertools
+import warnings
 import weakref
 from typing import Callable, Optional
 
@@ -17,6 +19,7 @@ from .._program import Scalars, trace
 from ._tensors import Tracing, as_array, tensors_of
 
 _DEFAULT_BLOCK = 128
+_KV_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 _ANY_LENGTH = 1 << 30  # torch's block size of a mask that hides nothing
 
 
@@ -83,6 +86,8 @@ def _dense(num: Tensor, indices: Tensor) -> Tensor:
 class BlockMask:
     """Which pairs see each other, as create_block_mask makes it.
 
+    dq_write_order and its like say in which order a GPU kernel adds up gradients. Treadle's order is always the same.
+
     >>> from treadle.torch import create_block_mask
     >>> mask = create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 1024, 1024)
     >>> mask.shape, mask.sparsity()
@@ -104,6 +109,10 @@ class BlockMask:
         full_q_indices: Optional[Tensor] = None,
         BLOCK_SIZE: tuple = (_DEFAULT_BLOCK, _DEFAULT_BLOCK),
         mask_mod: Callable = noop_mask,
+        dq_write_order=None,
+        dq_write_order_full=None,
+        dq_kv_order=None,
+        dq_kv_order_spt=None,
     ):
         if kv_indices is not None and kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
@@ -147,7 +156,10 @@ class BlockMask:
         mask_mod: Optional[Callable] = None,
         seq_lengths: Optional[tuple] = None,
         compute_q_blocks: bool = True,
-        **ignored,
+        *,
+        dq_write_order=None,
+        dq_write_order_full=None,
+        dq_kv_order=None,
     ) -> BlockMask:
         """A mask from lists of blocks: those listed as full are visible, in the others mask_mod decides."""
         if kv_indices.dim() < 2:
@@ -207,8 +219,9 @@ class BlockMask:
             return None if self.mask_mod is noop_mask else self.mask_mod
         if self.any_length and self.mask_mod is noop_mask:
             return None
-        if self._compiled is not None and self._compiled[0] is self.mask_mod:
-            return self._compiled[1]
+        state = self._state_of_lists()
+        if self._compiled is not None and self._compiled[0] is self.mask_mod and self._compiled[1] == state:
+            return self._compiled[2]
         kinds = self._block_kinds()
         q_block, kv_block = self.BLOCK_SIZE
         mask_mod = self.mask_mod
@@ -220,8 +233,20 @@ class BlockMask:
                 return kind != 0
             return (kind == 2) | ((kind == 1) & mask_mod(b, h, q, kv))
 
-        self._compiled = (mask_mod, blocks)
+        self._compiled = (mask_mod, state, blocks) if state is not None else None
         return blocks
+
+    def _state_of_lists(self) -> Optional[tuple]:
+        """Changes when a list does; None if that cannot be told."""
+        given = [self._lists[name] for name in _KV_LISTS]
+        try:
+            return tuple([None if t is None else (id(t), t._version) for t in given])
+        except RuntimeError:  # inference tensors do not count their changes
+            return None
+
+    def check_not_sliced(self):
+        if self.mask_mod is _sliced:
+            _sliced()
 
     def layout_for(self, program, function, inputs, arrays, call):
         """The Layout of this mask for such inputs; made anew when what the mask reads has changed."""
@@ -313,8 +338,7 @@ class BlockMask:
     def __getitem__(self, index) -> BlockMask:
         """Batches, heads and rows of blocks. The result has no mask_mod until it is given one."""
         index = index if isinstance(index, tuple) else (index,)
-        given = [slice(i, i + 1 or None) if isinstance(i, int) else i for i in index]
-        given = tuple([slice(None)] * 0 + given)
+        given = tuple([slice(i, i + 1 or None) if isinstance(i, int) else i for i in index])
 
         def cut(tensor):
             return None if tensor is None else tensor[given]
@@ -344,40 +368,33 @@ class BlockMask:
         )
 
     def to(self, device) -> BlockMask:
-        """The same mask; Treadle's are on the CPU."""
+        """A copy; Treadle's masks are on the CPU."""
         if torch.device(device).type != "cpu":
             raise ValueError(f"Treadle runs on the CPU; a mask cannot go to {device}")
-        return self
+        copy = BlockMask(self.seq_lengths, None, None, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
+        copy._lists = dict(self._lists)
+        copy._made_for, copy._separate_full = self._made_for, self._separate_full
+        return copy
 
     def to_string(self, grid_size=(20, 20), limit: int = 4) -> str:
-        """Blocks as characters: full, partial, none."""
-        partial = _dense(self.kv_num_blocks, self.kv_indices)
-        full = torch.zeros_like(partial)
-        if self.full_kv_num_blocks is not None:
-            full = _dense(self.full_kv_num_blocks, self.full_kv_indices)
-        amounts = partial.float() * 0.5 + full.float()
-        flat = amounts.reshape(-1, *amounts.shape[-2:])
-        if isinstance(grid_size, int):
-            grid_size = flat.shape[-2:] if grid_size == -1 else (grid_size, grid_size)
-        parts = []
-        batch_dims = amounts.shape[:-2]
-        for number, picture in enumerate(flat[:limit]):
-            where = []
-            rest = number
-            for size in reversed(batch_dims):
-                where.insert(0, rest % size)
-                rest //= size
-            rows = min(grid_size[0], picture.shape[0])
-            columns = min(grid_size[1], picture.shape[1])
-            small = torch.nn.functional.adaptive_avg_pool2d(picture[None, None], (rows, columns))[0, 0]
-            lines = ["".join("██" if x >= 1 else "░░" if x > 0 else "  " for x in row) for row in small.tolist()]
-            parts.append(f"{tuple(where)}\n" + "\n".join(lines))
-        if len(flat) > limit:
-            parts.append(f"... {len(flat) - limit} more")
-        return "\n".join(parts)
+        """Blocks as characters: all of them visited, some, none. A grid_size of -1 draws every block."""
+        dense = self.to_dense().float()
+        *batch_dims, rows, columns = dense.shape
+        most = (grid_size, grid_size) if isinstance(grid_size, int) else grid_size
+        step = [1 if m < 0 else max(1, -(-n // m)) for n, m in zip((rows, columns), most)]
+        pool = torch.nn.AvgPool2d(step, ceil_mode=True, count_include_pad=False)
+        pictures = []
+        for number, where in enumerate(itertools.product(*[range(n) for n in batch_dims])):
+            if number == limit:
+                pictures += ["...", "To see more, use to_string(limit=N), or mask[batch, head]"]
+                break
+            small = pool(dense[where][None])[0].tolist()
+            lines = ["".join("██" if x == 1 else "  " if x == 0 else "░░" for x in row) for row in small]
+            pictures.append("\n".join([str(where), *lines, ""]))
+        return "\n".join(pictures)
 
     def __str__(self) -> str:
-        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%,\n{self.to_string()}\n)"
+        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%, \n{self.to_string().strip()}\n)"
 
     def __repr__(self) -> str:
         return f"BlockMask(shape={self.shape}, BLOCK_SIZE={self.BLOCK_SIZE}, mask_mod={getattr(self.mask_mod, '__name__', self.mask_mod)})"
@@ -419,7 +436,8 @@ def as_block_mask(mask) -> Optional[BlockMask]:
         found = _known.get(mask)
     except TypeError:
         found = None
-    if found is None or found.mask_mod is not mask.mask_mod:
+    same = found is not None and found.mask_mod is mask.mask_mod
+    if not same or any(found._lists[name] is not getattr(mask, name) for name in _KV_LISTS):
         found = BlockMask(
             mask.seq_lengths, mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks, mask.full_kv_indices,
             BLOCK_SIZE=mask.BLOCK_SIZE, mask_mod=mask.mask_mod,
@@ -454,7 +472,8 @@ def create_block_mask(
     BLOCK_SIZE=_DEFAULT_BLOCK,
     _compile: bool = False,
     separate_full_blocks: bool = True,
-    **ignored,
+    compute_dq_write_order: bool = False,
+    dq_kv_order: bool = True,
 ) -> BlockMask:
     """A BlockMask of mask_mod. Takes microseconds: nothing is evaluated before it is needed.
 
@@ -464,7 +483,11 @@ def create_block_mask(
     16777216
     """
     _is_cpu(device)
-    batch, heads = B or 1, H or 1
+    if not isinstance(dq_kv_order, bool):
+        raise ValueError("dq_kv_order must be a bool")
+    if _compile:
+        warnings.warn("_compile has no effect: nothing is evaluated here", DeprecationWarning, stacklevel=2)
+    batch, heads = 1 if B is None else B, 1 if H is None else H
     if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
         assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
         with Tracing():
@@ -481,8 +504,9 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
             [ True,  True, False]])
     """
     _is_cpu(device)
-    batch, heads = B or 1, H or 1
+    batch, heads = 1 if B is None else B, 1 if H is None else H
     is_score_mod = _arity(mod_fn) == 5
+    assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
     with Tracing():
         sizes = (batch, heads, Q_LEN, KV_LEN)
         program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)

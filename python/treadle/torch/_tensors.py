@@ -98,7 +98,14 @@ def _getitem(x, index):
 
 
 def _setitem(x, *args):
-    raise TraceError(f"a mod writes to a captured tensor; mods only read{where_in_user_code()}")
+    _refuse_write("[...] = ")
+
+
+def _refuse_write(how: str):
+    raise TraceError(f"a mod writes to a captured tensor ({how}); mods only read{where_in_user_code()}")
+
+
+_in_place = {f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()}
 
 
 _special = {
@@ -147,8 +154,11 @@ class Tracing(TorchFunctionMode):
         if find_trace(args) is not None or (kwargs and find_trace(kwargs.values()) is not None):
             return call(func, args, kwargs)
         name = getattr(func, "__name__", "")
-        if name == "__setitem__" or (name.endswith("_") and not name.endswith("__") and not name.startswith("_")):
-            _setitem(None)
+        if name.endswith("_"):
+            if name == "__setitem__":
+                _setitem(None)
+            if name in _in_place or not (name.endswith("__") or name.startswith("_")):
+                _refuse_write(name)
         return func(*args, **(kwargs or {}))
 
 
