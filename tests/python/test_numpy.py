@@ -1,0 +1,248 @@
+"""treadle.attention and treadle.Attention, without torch's names."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import treadle
+
+rng = np.random.default_rng(0)
+
+
+def arrays(B=2, H=4, Q=50, D=16, *, Hkv=None, KV=None, Dv=None, dtype=np.float32):
+    Hkv, KV, Dv = Hkv or H, KV or Q, Dv or D
+    return [rng.standard_normal(s).astype(dtype) for s in ((B, H, Q, D), (B, Hkv, KV, D), (B, Hkv, KV, Dv))]
+
+
+def formula(q, k, v, score_mod=None, mask_mod=None, scale=None):
+    """out, lse and weights in float64; mods get arrays that broadcast."""
+    q, k, v = (x.astype(np.float64) for x in (q, k, v))
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * (1 / np.sqrt(q.shape[3]) if scale is None else scale)
+    at = np.ogrid[tuple(slice(n) for n in scores.shape)]
+    if score_mod is not None:
+        scores = score_mod(scores, *at)
+    if mask_mod is not None:
+        scores = np.where(mask_mod(*at), scores, -np.inf)
+    most = scores.max(-1, keepdims=True)
+    weights = np.exp(scores - np.where(np.isinf(most), 0, most))
+    total = weights.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + np.where(np.isinf(most), 0, most))[..., 0]
+    weights = weights / np.where(total == 0, 1, total)
+    return weights @ v, lse, weights
+
+
+def causal(b, h, q, kv):
+    return q >= kv
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-12), (np.float32, 1e-5), (np.float16, 2e-3)])
+def test_attention(dtype, tolerance):
+    q, k, v = arrays(dtype=dtype)
+    for mask_mod in (None, causal):
+        out = treadle.attention(q, k, v, mask_mod=mask_mod)
+        assert isinstance(out, np.ndarray) and out.dtype == dtype
+        np.testing.assert_allclose(out, formula(q, k, v, None, mask_mod)[0], rtol=tolerance, atol=tolerance)
+
+
+def test_score_mod_and_scale():
+    q, k, v = arrays()
+
+    def soft_cap(score, b, h, q, kv):
+        return 5 * treadle.tanh(score / 5) - 0.1 * abs(q - kv)
+
+    out = treadle.attention(q, k, v, soft_cap, causal, 0.3)
+    gold = formula(q, k, v, lambda s, b, h, i, j: 5 * np.tanh(s / 5) - 0.1 * abs(i - j), causal, 0.3)[0]
+    np.testing.assert_allclose(out, gold, rtol=1e-5, atol=1e-5)
+
+
+def test_grouped_heads_and_unequal_sizes():
+    q, k, v = arrays(H=6, Hkv=2, Q=20, KV=33, D=8, Dv=5)
+    out = treadle.attention(q, k, v)
+    assert out.shape == (2, 6, 20, 5)
+    np.testing.assert_allclose(out, formula(q, k, v)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_forward():
+    q, k, v = arrays()
+    result = treadle.Attention(mask_mod=lambda b, h, q, kv: q > kv).forward(q, k, v)
+    out, lse, _ = formula(q, k, v, None, lambda b, h, q, kv: q > kv)
+    np.testing.assert_allclose(result.out, out, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result.lse, lse, rtol=1e-5, atol=1e-5)
+    assert np.isneginf(result.lse[:, :, 0]).all() and np.isneginf(result.max[:, :, 0]).all()
+
+
+def test_forward_into():
+    q, k, v = arrays()
+    out = np.zeros((2, 50, 4, 16), np.float32).transpose(0, 2, 1, 3)
+    result = treadle.Attention().forward(q, k, v, out=out)
+    assert result.out is out
+    np.testing.assert_allclose(out, formula(q, k, v)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_backward():
+    q, k, v = arrays(dtype=np.float64, Hkv=2)
+    attend = treadle.Attention(mask_mod=causal)
+    result = attend.forward(q, k, v)
+    dout, dlse = rng.standard_normal(result.out.shape), rng.standard_normal(result.lse.shape)
+    got = attend.backward(q, k, v, result, dout, dlse)
+    _, _, weights = formula(q, k, v, None, causal)
+    keys, values = (np.repeat(x, 2, 1) for x in (k, v))
+    ds = weights * (dout @ values.swapaxes(-1, -2) - (result.out * dout).sum(-1, keepdims=True) + dlse[..., None]) / 4
+
+    def grouped(x):
+        return x.reshape(2, 2, 2, *x.shape[2:]).sum(2)
+
+    np.testing.assert_allclose(got.dq, ds @ keys, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got.dk, grouped(ds.swapaxes(-1, -2) @ q), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got.dv, grouped(weights.swapaxes(-1, -2) @ dout), rtol=1e-9, atol=1e-12)
+
+
+def test_captures_and_their_gradients():
+    q, k, v = arrays(dtype=np.float64)
+    slopes, offsets = rng.standard_normal(4), np.arange(50) * 0.1
+    c, d = treadle.capture(slopes), treadle.capture(offsets)
+    attend = treadle.Attention(lambda s, b, h, q, kv: s + c[h] * (d[kv] - d[q]))
+    result = attend.forward(q, k, v)
+    distance = offsets[None, :] - offsets[:, None]
+    out, _, weights = formula(q, k, v, lambda s, b, h, i, j: s + slopes[h] * (offsets[j] - offsets[i]))
+    np.testing.assert_allclose(result.out, out, rtol=1e-9, atol=1e-12)
+    dout = rng.standard_normal(out.shape)
+    ds = weights * (dout @ v.swapaxes(-1, -2) - (out * dout).sum(-1, keepdims=True))
+    got = attend.backward(q, k, v, result, dout, captures=(c,))
+    np.testing.assert_allclose(got.captures[0], (ds * distance).sum((0, 2, 3)), rtol=1e-9, atol=1e-12)
+    both = attend.backward(q, k, v, result, dout, captures=(d, c)).captures
+    np.testing.assert_array_equal(both[1], got.captures[0])
+    assert both[0].shape == (50,)
+    with pytest.raises(ValueError, match="does not read"):
+        attend.backward(q, k, v, result, dout, captures=(treadle.capture(np.zeros(3)),))
+
+
+def test_changed_captures_are_seen():
+    q, k, v = arrays()
+    slopes = np.ones(4, np.float32)
+    c = treadle.capture(slopes)
+    attend = treadle.Attention(lambda s, b, h, q, kv: s * c[h])
+    first = attend.forward(q, k, v).out
+    slopes[:] = 3
+    np.testing.assert_allclose(attend.forward(q, k, v).out, formula(q, k, v, lambda s, *at: s * 3)[0], rtol=1e-4, atol=1e-5)
+    assert not np.array_equal(first, attend.forward(q, k, v).out)
+
+
+def test_captures_with_plain_indices():
+    a = np.arange(12).reshape(3, 4)
+    c = treadle.capture(a)
+    assert c[1, 2] == 6 and np.array_equal(c[0], a[0])
+
+
+def test_strided_and_reversed_captures():
+    q, k, v = arrays()
+    table = rng.standard_normal((100, 8)).astype(np.float32)
+    for view in (table[::2, ::2], table[::-2, ::-2], table.T[::2, ::2].T):
+        c = treadle.capture(view)
+        out = treadle.attention(q, k, v, lambda s, b, h, q, kv: s + c[q, h] * c[kv, h])
+        gold = formula(q, k, v, lambda s, b, h, i, j: s + view[i, h].astype(float) * view[j, h])[0]
+        np.testing.assert_allclose(out, gold, rtol=1e-4, atol=1e-5)
+
+
+def test_negative_indices():
+    q, k, v = arrays()
+    table = rng.standard_normal(50).astype(np.float32)
+    c = treadle.capture(table)
+    out = treadle.attention(q, k, v, lambda s, b, h, q, kv: s + c[q - kv])
+    np.testing.assert_allclose(out, formula(q, k, v, lambda s, b, h, i, j: s + table[i - j])[0], rtol=1e-5, atol=1e-5)
+
+
+def test_strided_inputs():
+    packed = rng.standard_normal((2, 50, 3, 4, 16)).astype(np.float32)
+    q, k, v = (packed[:, :, i].swapaxes(1, 2) for i in range(3))
+    np.testing.assert_allclose(treadle.attention(q, k, v), formula(q, k, v)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_dlpack():
+    """Anything that speaks DLPack: here torch."""
+    q, k, v = (torch.randn(1, 2, 30, 8) for _ in range(3))
+    out = treadle.attention(q, k, v, mask_mod=causal)
+    assert isinstance(out, np.ndarray)
+    np.testing.assert_allclose(out, formula(q.numpy(), k.numpy(), v.numpy(), None, causal)[0], rtol=1e-5, atol=1e-5)
+    slopes = treadle.capture(torch.tensor([0.5, 0.25]))
+    treadle.attention(q, k, v, lambda s, b, h, q, kv: s + slopes[h])
+
+
+def test_read_only_arrays():
+    q, k, v = arrays()
+    expected = treadle.attention(q, k, v)
+    for x in (q, k, v):
+        x.flags.writeable = False
+    np.testing.assert_array_equal(treadle.attention(q, k, v), expected)
+
+
+def test_threads_change_no_bit():
+    q, k, v = arrays(Q=130)
+    np.testing.assert_array_equal(treadle.attention(q, k, v, threads=1), treadle.attention(q, k, v, threads=2))
+
+
+def test_numpy_scalars():
+    q, k, v = arrays()
+    expected = treadle.attention(q, k, v, lambda s, b, h, q, kv: s * 0.5, lambda b, h, q, kv: q - kv < 7)
+    half, window = np.float32(0.5), np.int64(7)
+    got = treadle.attention(q, k, v, lambda s, b, h, q, kv: s * half, lambda b, h, q, kv: q - kv < window)
+    np.testing.assert_array_equal(got, expected)
+    reflected = treadle.attention(q, k, v, lambda s, b, h, q, kv: half * s, lambda b, h, q, kv: window > q - kv)
+    np.testing.assert_array_equal(reflected, expected)
+
+
+def test_zero_dimensional_capture():
+    q, k, v = arrays()
+    gain = treadle.capture(np.array(2.0, np.float32))
+    expected = treadle.attention(q, k, v, lambda s, b, h, q, kv: s * 2)
+    for mod in (lambda s, b, h, q, kv: s * gain, lambda s, b, h, q, kv: s * gain[()]):
+        np.testing.assert_array_equal(treadle.attention(q, k, v, mod), expected)
+    with pytest.raises(treadle.TraceError, match="whole"):
+        treadle.attention(q, k, v, lambda s, b, h, q, kv: s * treadle.capture(np.zeros(3)))
+
+
+def test_errors():
+    q, k, v = arrays()
+    with pytest.raises(ValueError, match="q has 3 dimensions"):
+        treadle.attention(q[0], k, v)
+    with pytest.raises(ValueError, match="4.*3|3.*4"):
+        treadle.attention(q, k[:, :3], v[:, :3])
+    with pytest.raises(ValueError, match="dim"):
+        treadle.attention(q, k[..., :3], v)
+    with pytest.raises(TypeError, match="int32|float"):
+        treadle.attention(q.astype("datetime64[s]"), k, v)
+    with pytest.raises(TypeError, match="list"):
+        treadle.attention([[1]], k, v)
+    with pytest.raises(treadle.TraceError, match="test_numpy.py, line"):
+        treadle.attention(q, k, v, lambda s, b, h, q, kv: s if q > kv else -s)
+    with pytest.raises(treadle.TraceError, match="bool"):
+        treadle.attention(q, k, v, mask_mod=lambda b, h, q, kv: q)
+    with pytest.raises(treadle.ModError):
+        table = treadle.capture(np.zeros(3))
+        treadle.attention(q, k, v, lambda s, b, h, q, kv: s + table[q])
+
+
+def test_a_plain_array_says_what_to_do():
+    q, k, v = arrays()
+    table = np.zeros(50, np.float32)
+    with pytest.raises(Exception, match="treadle.capture"):
+        treadle.attention(q, k, v, lambda s, b, h, q, kv: s + table[q])
+
+
+def test_explain():
+    text = treadle.explain(lambda s, b, h, q, kv: s * 1.0 + 0.0 * q)
+    assert "score" in text
+    assert "q" in treadle.explain(mask_mod=causal)
+
+
+def test_torch_is_not_needed():
+    code = (
+        "import sys; sys.modules['torch'] = None; import numpy as np, treadle; "
+        "x = np.ones((1, 1, 4, 8), np.float32); "
+        "assert treadle.attention(x, x, x, lambda s, b, h, q, kv: s * 2, lambda b, h, q, kv: q >= kv).shape == x.shape"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
