@@ -21,8 +21,8 @@ REAL, INTEGER, BOOLEAN = "real", "integer", "boolean"
 _BIG = 1 << 62
 
 
-class TraceError(TypeError):
-    """A mod does something that cannot be compiled."""
+class TraceError(RuntimeError):
+    """A mod does something that cannot be compiled. No TypeError: torch's operators would try something else then."""
 
 
 def where_in_user_code() -> str:
@@ -324,6 +324,12 @@ class Value:
 
     def __index__(self):
         raise TraceError(f"a traced value is no number yet and cannot index a list{where_in_user_code()}")
+
+    def __array__(self, *ignored, **also_ignored):
+        raise TraceError(
+            "NumPy cannot read an array with a traced index; make it one that can, array = treadle.capture(array)"
+            f"{where_in_user_code()}"
+        )
 
     __int__ = __float__ = __index__
     __hash__ = None  # type: ignore

@@ -35,7 +35,7 @@ class Attention:
     >>> causal = treadle.Attention(mask_mod=lambda b, h, q, kv: q >= kv)
     >>> q = k = v = np.ones((1, 1, 4, 8), np.float32)
     >>> out, lse, _ = causal.forward(q, k, v)
-    >>> out.shape, float(lse[0, 0, 0].round(4))
+    >>> out.shape, round(float(lse[0, 0, 0]), 4)
     ((1, 1, 4, 8), 2.8284)
     """
 
