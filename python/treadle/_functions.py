@@ -217,7 +217,7 @@ def clamp(x, min=None, max=None):
     return x if max is None else minimum(x, max)
 
 
-@function("clamp_min", "clamp_min_")
+@function("clamp_min")
 def clamp_min(x, min):
     return maximum(x, min)
 

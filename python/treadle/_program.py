@@ -43,7 +43,33 @@ def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tu
     t = Trace(sizes, wrap)
     score_text = t.score_mod(score_mod) if score_mod is not None else ""
     mask_text = t.mask_mod(mask_mod) if mask_mod is not None else ""
-    return Program(score_text, mask_text, tuple(t.captures), tuple(t.scalars), t.unsure)
+    program = Program(score_text, mask_text, tuple(t.captures), tuple(t.scalars), t.unsure)
+    return _without_unused(program) if t.unused else program
+
+
+def _without_unused(program: Program) -> Program:
+    """The same without lines, captures and scalars that have no effect: compiled functions know none of them."""
+    texts = [_live(program.score_mod), _live(program.mask)]
+    words = set(_words.findall(" ".join(texts)))
+    names, kept = {}, {}
+    for letter, things in (("c", program.captures), ("s", program.scalars)):
+        used = [i for i in range(len(things)) if f"{letter}{i}" in words]
+        names.update({f"{letter}{old}": f"{letter}{new}" for new, old in enumerate(used)})
+        kept[letter] = tuple([things[i] for i in used])
+    score_mod, mask = [_words.sub(lambda word: names.get(word[0], word[0]), text) for text in texts]
+    return Program(score_mod, mask, kept["c"], kept["s"], program.unsure)
+
+
+def _live(text: str) -> str:
+    *lines, result = text.split("\n")
+    words = set(_words.findall(result))
+    kept = [result]
+    for line in reversed(lines):
+        name, rest = line.split(" = ", 1)
+        if name in words:
+            words.update(_words.findall(rest))
+            kept.append(line)
+    return "\n".join(reversed(kept))
 
 
 class Scalars:

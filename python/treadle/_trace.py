@@ -65,6 +65,7 @@ class Trace:
         self.unsure = False
         self.captures: list[Buffer] = []
         self.scalars: list = []
+        self.unused = 0  # how many reads, scalars and results nothing was made of
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
@@ -93,6 +94,7 @@ class Trace:
         return result
 
     def _finish(self, result: Value) -> str:
+        self._use(result)
         text = "\n".join((*self._lines, result.text))
         self._lines = []
         return text
@@ -108,8 +110,22 @@ class Trace:
     def emit(self, operation: str, kind: str, *operands: Value, low=None, high=None) -> Value:
         name = f"t{self._count}"
         self._count += 1
+        for o in operands:
+            if o.fresh:
+                o.fresh = False
+                self.unused -= 1
         self._lines.append(f"{name} = {operation}({', '.join([o.text for o in operands])});")
-        return Value(self, name, kind, low, high)
+        return self._fresh(Value(self, name, kind, low, high))
+
+    def _fresh(self, value: Value) -> Value:
+        value.fresh = True
+        self.unused += 1
+        return value
+
+    def _use(self, value: Value) -> None:
+        if value.fresh:
+            value.fresh = False
+            self.unused -= 1
 
     def name_of(self, buffer: Buffer) -> str:
         key = id(buffer.object)
@@ -156,19 +172,19 @@ class Trace:
                 f"a captured tensor of shape {tuple(buffer.shape)} is used whole; mods read single elements, "
                 f"tensor[index, ...]{where_in_user_code()}"
             )
-        return Value(self, self.name_of(buffer), buffer.kind)
+        return self._fresh(Value(self, self.name_of(buffer), buffer.kind))
 
     def length(self, x: int) -> Value:
         """Of a captured tensor: a run-time scalar, whatever it is."""
         self.scalars.append(x)
-        return Value(self, f"s{len(self.scalars) - 1}", INTEGER)
+        return self._fresh(Value(self, f"s{len(self.scalars) - 1}", INTEGER))
 
     def _scalar(self, x, kind: str) -> Value:
         if kind == INTEGER and not -_BIG < x < _BIG:
             raise TraceError(f"the number {x} does not fit 64 bits{where_in_user_code()}")
         name = f"s{len(self.scalars)}"
         self.scalars.append(x)
-        return Value(self, name, kind, *((x, x) if kind == INTEGER else (None, None)))
+        return self._fresh(Value(self, name, kind, *((x, x) if kind == INTEGER else (None, None))))
 
 
 _buffer_makers: list[Callable] = []
@@ -284,7 +300,9 @@ class Partial:
         index = f"[{', '.join([i.text for i in self.indices])}]" if self.indices else ""
         kind = self.buffer.kind
         low, high = (0, 255) if self.buffer.dtype == "u8" else (None, None)
-        return Value(self.trace, name + index, kind, low, high)
+        for i in self.indices:
+            self.trace._use(i)
+        return self.trace._fresh(Value(self.trace, name + index, kind, low, high))
 
 
 def _bounds_sum(a, b):
@@ -296,7 +314,7 @@ def _bounds_sum(a, b):
 class Value:
     """A number of every pair, while a mod is traced. Integers know how small and large they may be."""
 
-    __slots__ = ("trace", "text", "kind", "low", "high")
+    __slots__ = ("trace", "text", "kind", "low", "high", "fresh")
     __array_ufunc__ = None  # NumPy leaves operators to us
     __array_priority__ = 1e6
 
@@ -306,6 +324,7 @@ class Value:
         self.kind = kind
         self.low = low
         self.high = high
+        self.fresh = False  # counted as unused so far
 
     def __repr__(self):
         return f"<traced {self.kind} {self.text}>"

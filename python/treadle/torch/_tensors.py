@@ -97,6 +97,10 @@ def _getitem(x, index):
     return read(trace, _buffer(x), index)
 
 
+def _where_method(x, condition, other):
+    return functions["where"](condition, x, other)
+
+
 def _setitem(x, *args):
     _refuse_write("[...] = ")
 
@@ -125,12 +129,27 @@ def call(func, args, kwargs):
     if name == "__get__":  # an attribute of a tensor
         raise TraceError(f"a mod asks for an attribute of a tensor of traced values{where_in_user_code()}")
     found = _special.get(name) or functions.get(name)
+    if func is torch.Tensor.where:
+        found = _where_method
     if found is None:
         raise TraceError(f"a mod calls {_full_name(func)}, which cannot be compiled{where_in_user_code()}")
     if kwargs and "out" in kwargs:
         raise TraceError(f"a mod calls {name} with out=; mods only read{where_in_user_code()}")
-    renamed = {{"input": "x", "other": "b", "self": "x"}.get(k, k): v for k, v in (kwargs or {}).items()}
-    return found(*args, **renamed)
+    return _apply(found, name, args, kwargs or {})
+
+
+# Arguments by these names come first, in this order.
+_operands = ("condition", "input", "self", "other", "exponent", "end")
+
+
+def _apply(found, name: str, args, kwargs):
+    if kwargs:
+        args = (*args, *[kwargs[o] for o in _operands if o in kwargs])
+        kwargs = {k: v for k, v in kwargs.items() if k not in _operands}
+    try:
+        return found(*args, **kwargs)
+    except TypeError as wrong:
+        raise TraceError(f"a mod calls {name} in a way that cannot be compiled: {wrong}{where_in_user_code()}") from None
 
 
 def _full_name(func) -> str:
@@ -166,12 +185,13 @@ def _method(name):
     """Values have the methods that tensors have."""
 
     def method(self, *args, **kwargs):
-        found = _special.get(name) or functions[name]
-        return found(self, *args, **kwargs)
+        return _apply(_special.get(name) or functions[name], name, (self, *args), kwargs)
 
     method.__name__ = name
     return method
 
+
+Value.where = Partial.where = _where_method
 
 for _name in (*functions, *_special):
     if not _name.startswith("__") and not hasattr(Value, _name):
