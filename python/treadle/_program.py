@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import threading
 from typing import Callable, NamedTuple, Optional
@@ -33,10 +34,19 @@ class Program(NamedTuple):
         listed = [(f"c{i}", types[c.dtype], len(c.shape)) for i, c in enumerate(self.captures)]
         return listed + [(f"s{i}", t, 0) for i, t in enumerate(self.scalar_types)]
 
-    def mask_captures(self) -> list:
+    def mask_captures(self) -> tuple:
         """Numbers of the captures that the mask reads."""
-        words = set(_words.findall(self.mask))
-        return [i for i in range(len(self.captures)) if f"c{i}" in words]
+        return _numbers_of("c", self.mask)
+
+    def mask_scalars(self) -> tuple:
+        """The scalars that the mask reads."""
+        return tuple([self.scalars[i] for i in _numbers_of("s", self.mask)])
+
+
+@functools.lru_cache(1024)
+def _numbers_of(letter: str, text: str) -> tuple:
+    """1 and 10 of "c1[q] + c10[kv]"."""
+    return tuple(sorted({int(word[1:]) for word in _words.findall(text) if word[0] == letter and word[1:].isdigit()}))
 
 
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple, wrap: bool = False) -> Program:
@@ -97,7 +107,7 @@ def function_for(program: Program, gradients: tuple, scale: Optional[float]) -> 
         program.score_mod,
         program.mask,
         tuple([(c.dtype, len(c.shape)) for c in program.captures]),
-        program.scalar_types,
+        tuple([type(x) for x in program.scalars]),
         gradients,
         scale,
     )

@@ -69,21 +69,22 @@ class Trace:
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
+        self._indices = self._index_values()
 
     def score_mod(self, function: Callable) -> str:
         score = Value(self, "score", REAL)
-        result = self._number(self._call(function, (score, *self._indices()), "score_mod"))
+        result = self._number(self._call(function, (score, *self._indices), "score_mod"))
         if result.kind != REAL:
             result = self.emit("float", REAL, result)
         return self._finish(result)
 
     def mask_mod(self, function: Callable) -> str:
-        result = self._number(self._call(function, self._indices(), "mask_mod"))
+        result = self._number(self._call(function, self._indices, "mask_mod"))
         if result.kind != BOOLEAN:
             raise TraceError(f"mask_mod gives a {result.kind} number; it has to give a bool")
         return self._finish(result)
 
-    def _indices(self):
+    def _index_values(self):
         names = ("b", "h", "q", "kv")
         return tuple([Value(self, n, INTEGER, 0, None if s is None else max(s - 1, 0)) for n, s in zip(names, self.sizes)])
 
@@ -110,12 +111,16 @@ class Trace:
     def emit(self, operation: str, kind: str, *operands: Value, low=None, high=None) -> Value:
         name = f"t{self._count}"
         self._count += 1
+        unused = self.unused + 1
         for o in operands:
             if o.fresh:
                 o.fresh = False
-                self.unused -= 1
+                unused -= 1
+        self.unused = unused
         self._lines.append(f"{name} = {operation}({', '.join([o.text for o in operands])});")
-        return self._fresh(Value(self, name, kind, low, high))
+        value = Value(self, name, kind, low, high)
+        value.fresh = True
+        return value
 
     def _fresh(self, value: Value) -> Value:
         value.fresh = True
@@ -237,6 +242,13 @@ def trace_of(index) -> Optional[Trace]:
 
 def read(trace: Trace, buffer: Buffer, index):
     """buffer[index]: a value, or a Partial while dimensions are open."""
+    given = index if type(index) is tuple else (index,)
+    if len(given) == len(buffer.shape):
+        for i in given:
+            if type(i) is not Value or i.kind != INTEGER or i.low is None or i.low < 0:
+                break
+        else:  # by far the most common case
+            return Partial(trace, buffer, given)._element()
     return Partial(trace, buffer, [None] * len(buffer.shape))[index]
 
 
@@ -245,7 +257,7 @@ class Partial:
 
     __slots__ = ("trace", "buffer", "indices")
 
-    def __init__(self, trace: Trace, buffer: Buffer, indices: list):
+    def __init__(self, trace: Trace, buffer: Buffer, indices):
         self.trace = trace
         self.buffer = buffer
         self.indices = indices  # by dimension; None: still open
@@ -253,23 +265,25 @@ class Partial:
     def __getitem__(self, index):
         given = list(index) if isinstance(index, (tuple, list)) else [index]
         open_dims = [d for d, i in enumerate(self.indices) if i is None]
-        if any(i is Ellipsis for i in given):
-            at = next(n for n, i in enumerate(given) if i is Ellipsis)
+        dots = [n for n, i in enumerate(given) if i is Ellipsis]
+        if dots:
             missing = len(open_dims) - (len(given) - 1)
-            given[at : at + 1] = [slice(None)] * missing
+            given[dots[0] : dots[0] + 1] = [slice(None)] * missing
         if len(given) > len(open_dims):
             raise TraceError(
                 f"{len(given)} indices for a tensor of {len(open_dims)} dimensions{where_in_user_code()}"
             )
         indices = list(self.indices)
+        still_open = len(open_dims)
         for dim, i in zip(open_dims, given):
             if isinstance(i, slice):
                 if i != slice(None):
                     raise TraceError(f"a slice other than ':' in the index of a captured tensor{where_in_user_code()}")
                 continue
             indices[dim] = self._index(i, self.buffer.shape[dim])
+            still_open -= 1
         rest = Partial(self.trace, self.buffer, indices)
-        return rest if any(i is None for i in indices) else rest.complete()
+        return rest if still_open else rest._element()
 
     def _index(self, i, length: int) -> Value:
         trace = self.trace
@@ -296,6 +310,9 @@ class Partial:
                 f"a captured tensor of {len(self.indices)} dimensions is used with "
                 f"{sum(i is not None for i in self.indices)} indices{where_in_user_code()}"
             )
+        return self._element()
+
+    def _element(self) -> Value:
         name = self.trace.name_of(self.buffer)
         index = f"[{', '.join([i.text for i in self.indices])}]" if self.indices else ""
         kind = self.buffer.kind
@@ -365,15 +382,18 @@ class Value:
             return self
         return self.trace.emit("int", INTEGER, self, low=0, high=1)
 
-    def _binary(self, operation, other, swap, bounds=None, structural=False):
-        b = self._with(other, structural)
-        if b is NotImplemented:
-            return b
+    def _binary(self, operation, other, swap, bounds):
+        if type(other) is Value and other.kind != BOOLEAN:
+            b = other
+        else:
+            b = self._with(other)
+            if b is NotImplemented:
+                return b
         a = self.number()
         if swap:
             a, b = b, a
         kind = INTEGER if a.kind == INTEGER and b.kind == INTEGER else REAL
-        low, high = bounds(a, b) if bounds is not None and kind == INTEGER else (None, None)
+        low, high = bounds(a, b) if kind == INTEGER else (None, None)
         return self.trace.emit(operation, kind, a, b, low=low, high=high)
 
     @staticmethod

@@ -17,10 +17,12 @@
 
 namespace treadle::test {
 
-inline int fuzz_count(int full) {
+inline bool fuzz_small() {
   const char* size = std::getenv("TREADLE_TEST_FUZZ");
-  return size != nullptr && std::string_view(size) == "small" ? std::max(full / 20, 1) : full;
+  return size != nullptr && std::string_view(size) == "small";
 }
+
+inline int fuzz_count(int full) { return fuzz_small() ? std::max(full / 20, 1) : full; }
 
 inline std::uint64_t fuzz_seed(int round) {
   const char* seed = std::getenv("TREADLE_TEST_SEED");

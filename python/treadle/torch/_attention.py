@@ -28,6 +28,7 @@ class AuxOutput(NamedTuple):
     max_scores: Optional[Tensor] = None
 
 
+_FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 _needs_wrap: set = set()
 _warned: list = []  # of return_lse, which is enough once
 
@@ -42,10 +43,11 @@ def _trace(score_mod, mask_mod, sizes) -> Program:
 
 def empty_in_order_of(like: Tensor, shape, dtype) -> Tensor:
     """Memory whose strides are in the order of `like`'s, with the last one 1."""
-    order = sorted(range(like.dim() - 1), key=lambda d: like.stride(d), reverse=True)
-    if order == list(range(like.dim() - 1)):
+    strides = like.stride()
+    if strides[0] >= strides[1] >= strides[2]:
         return torch.empty(shape, dtype=dtype)
-    order.append(like.dim() - 1)
+    order = sorted(range(3), key=lambda d: strides[d], reverse=True)
+    order.append(3)
     back = [0] * len(order)
     for place, d in enumerate(order):
         back[d] = place
@@ -162,42 +164,40 @@ def _check(query, key, value, enable_gqa, block_mask, kernel_options, return_lse
             raise TypeError(f"query, key and value must be tensors, got {type(t).__name__}")
         if t.is_nested:
             raise NotImplementedError("nested tensors are not supported")
-    if not (query.device == key.device == value.device):
+    if not (query.is_cpu and key.is_cpu and value.is_cpu) and not (query.device == key.device == value.device):
         raise ValueError(
             f"query, key and value must be on one device, got {query.device}, {key.device} and {value.device}"
         )
-    if query.device.type != "cpu":
+    if not query.is_cpu:
         raise ValueError(f"Treadle runs on the CPU; query, key and value are on {query.device}")
-    if any(t.dim() < 2 for t in (query, key, value)):
+    q, k, v = query.shape, key.shape, value.shape
+    if len(q) < 2 or len(k) < 2 or len(v) < 2:
         raise ValueError("query, key and value must have at least 2 dimensions")
-    if query.size(-1) != key.size(-1):
-        raise ValueError(
-            f"query and key must have the same embedding dimension, got {query.size(-1)} and {key.size(-1)}"
-        )
-    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+    if q[-1] != k[-1]:
+        raise ValueError(f"query and key must have the same embedding dimension, got {q[-1]} and {k[-1]}")
+    if len(q) != 4 or len(k) != 4 or len(v) != 4:
         raise NotImplementedError("query, key and value must have 4 dimensions")
-    heads, key_heads = query.size(-3), key.size(-3)
-    if not enable_gqa and heads != key_heads:
+    if not enable_gqa and q[1] != k[1]:
         raise ValueError(
-            f"query and key/value have different numbers of heads, {heads} and {key_heads}; set enable_gqa=True"
+            f"query and key/value have different numbers of heads, {q[1]} and {k[1]}; set enable_gqa=True"
         )
-    if enable_gqa and (key_heads == 0 or heads % key_heads != 0):
-        raise ValueError(f"the heads of query, {heads}, must be a multiple of those of key/value, {key_heads}")
-    if query.size(0) != key.size(0):
+    if enable_gqa and (k[1] == 0 or q[1] % k[1] != 0):
+        raise ValueError(f"the heads of query, {q[1]}, must be a multiple of those of key/value, {k[1]}")
+    if q[0] != k[0]:
         if block_mask is None:
             raise ValueError(
-                f"query and key/value have batch sizes {query.size(0)} and {key.size(0)}; without a block_mask "
-                "they must be equal"
+                f"query and key/value have batch sizes {q[0]} and {k[0]}; without a block_mask they must be equal"
             )
-        if key.size(0) != 1 or block_mask.kv_batch not in (query.size(0),):
+        batch = block_mask.batch_and_heads[0]
+        if k[0] != 1 or batch != q[0]:
             raise ValueError(
-                f"query, key/value and block_mask have batch sizes {query.size(0)}, {key.size(0)} and "
-                f"{block_mask.kv_batch}; those of key/value must be 1 and the block_mask's that of query"
+                f"query, key/value and block_mask have batch sizes {q[0]}, {k[0]} and {batch}; those of key/value "
+                "must be 1 and the block_mask's that of query"
             )
-    if value.size(0) != key.size(0) or value.size(1) != key.size(1) or value.size(2) != key.size(2):
-        raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(key.shape)} and {tuple(value.shape)}")
+    if v[:3] != k[:3]:
+        raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
     for t in (query, key, value):
-        if t.dtype not in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
+        if t.dtype not in _FLOATS:
             raise ValueError(f"query, key and value must be floating point, got {t.dtype}")
     if return_lse and return_aux is not None:
         raise ValueError("return_lse and return_aux cannot be given together; use return_aux=AuxRequest(lse=True)")
@@ -213,13 +213,15 @@ def _check(query, key, value, enable_gqa, block_mask, kernel_options, return_lse
 
 def _check_lengths(query, key, mask: BlockMask):
     q_length, kv_length = mask.seq_lengths
-    if (query.size(-2), key.size(-2)) != (q_length, kv_length) and not mask.any_length:
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    if (queries != q_length or keys != kv_length) and not mask.any_length:
         raise ValueError(
             f"block_mask was made for {q_length} queries and {kv_length} keys, but query and key have lengths "
-            f"{query.size(-2)} and {key.size(-2)}; use block_mask._adjust(q_len, kv_len) or make a new one"
+            f"{queries} and {keys}; use block_mask._adjust(q_len, kv_len) or make a new one"
         )
-    for name, size, of_mask in (("batch", query.size(0), mask.kv_batch), ("heads", query.size(1), mask.kv_heads)):
-        if of_mask not in (1, size):
+    for name, size, of_mask in zip(("batch", "heads"), (batch, heads), mask.batch_and_heads):
+        if of_mask != 1 and of_mask != size:
             raise ValueError(f"block_mask has {name} {of_mask}, query has {size}; the mask's must be 1 or the same")
 
 
@@ -264,7 +266,7 @@ def flex_attention(
         query, key, value = [t if t.dtype == torch.float64 else t.to(dtype) for t in (query, key, value)]
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
-    sizes = (query.size(0), query.size(1), query.size(2), key.size(2))
+    sizes = (*query.shape[:3], key.shape[2])
     mask_mod = mask.compiled_mask_mod() if mask is not None else None
 
     if torch.compiler.is_compiling():

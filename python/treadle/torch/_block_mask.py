@@ -195,12 +195,18 @@ class BlockMask:
         return self.BLOCK_SIZE[0] >= _ANY_LENGTH
 
     @property
+    def batch_and_heads(self) -> tuple:
+        if self._made_for is not None:
+            return self._made_for
+        return ((1, 1) + tuple(self._lists["kv_indices"].shape[:-2]))[-2:]
+
+    @property
     def kv_batch(self) -> int:
-        return self.shape[0] if len(self.shape) == 4 else 1
+        return self.batch_and_heads[0]
 
     @property
     def kv_heads(self) -> int:
-        return self.shape[-3] if len(self.shape) >= 3 else 1
+        return self.batch_and_heads[1]
 
     def _block_kinds(self) -> Tensor:
         """[batch, heads, rows, columns]: 0 not listed, 1 partial, 2 full."""
@@ -257,13 +263,12 @@ class BlockMask:
             state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
         except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
             return None
-        scalars = tuple([x for i, x in enumerate(program.scalars) if f"s{i}" in program.mask])
-        key = (call.sizes, program.mask, inputs[0][1:2], inputs[1][1:2], inputs[2][1:2])
+        scalars = program.mask_scalars()
+        key = (call.sizes, program.mask, inputs[0][1], inputs[1][1], inputs[2][1])
         kept = self._layouts.get(key)
-        if kept is not None and kept[0] == state and kept[1] == scalars and all(
-            a() is b for a, b in zip(kept[2], read)
-        ):
-            return kept[3]
+        if kept is not None and kept[0] == state and kept[1] == scalars:
+            if all([a() is b for a, b in zip(kept[2], read)]):
+                return kept[3]
         layout = function.layout(*inputs, arrays, call.threads)
         if len(self._layouts) > 16:
             self._layouts.clear()

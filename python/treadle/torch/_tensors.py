@@ -28,7 +28,7 @@ def as_array(x: torch.Tensor) -> Array:
 def _buffer(x):
     if not isinstance(x, torch.Tensor):
         return None
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         raise ValueError(f"a mod captures a tensor on device {x.device}; Treadle runs on the CPU")
     name = _names.get(x.dtype)
     if name is None:
@@ -166,10 +166,16 @@ Partial.__torch_function__ = classmethod(_torch_function)
 Capture.__torch_function__ = classmethod(_torch_function)
 
 
+_read_element = torch.Tensor.__getitem__
+
+
 class Tracing(TorchFunctionMode):
     """While a mod is traced: indexing a tensor with traced values reads it, and writing to one is refused."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is _read_element and type(args[0]) is torch.Tensor:
+            trace = trace_of(args[1])
+            return func(*args) if trace is None else read(trace, _buffer(args[0]), args[1])
         if find_trace(args) is not None or (kwargs and find_trace(kwargs.values()) is not None):
             return call(func, args, kwargs)
         name = getattr(func, "__name__", "")
