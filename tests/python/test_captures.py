@@ -1,6 +1,8 @@
 """Tensors, arrays and numbers that mods read."""
 
+import gc
 import math
+import weakref
 
 import mods
 import numpy as np
@@ -254,6 +256,21 @@ def test_autograd_function_in_a_mod():
 def test_one_buffer_in_score_and_mask():
     table = bias(S).abs()
     check(*inputs(), lambda s, b, h, q, kv: s * table[q], lambda b, h, q, kv: (table[kv] < 1) | (q == kv))
+
+
+def test_captures_are_freed():
+    """Nothing of a call stays: not the tensors that its mods read."""
+    q, k, v = inputs()
+    table = bias(S, S)
+    mask = create_block_mask(lambda b, h, q, kv: table[q, kv] > -9, None, None, S, S)
+    flex_attention(q, k, v, lambda s, b, h, q, kv: s + table[q, kv], mask)
+    alive = weakref.ref(table)
+    gc.disable()
+    try:
+        del table, mask
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_many_captures():

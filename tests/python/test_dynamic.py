@@ -4,6 +4,8 @@ A program has a few kernels: for short and long inputs, for whole and cut tiles,
 made when they are first needed. Once that has happened, nothing is made any more.
 """
 
+import sys
+
 import mods
 import pytest
 import torch
@@ -199,3 +201,27 @@ def test_negative_indices_compile_once(compiles):
     compiles()
     assert torch.equal(flex_attention(q, k, v, mod), first)
     assert compiles() == 0
+
+
+def test_a_warm_call_is_light():
+    """Microseconds depend on the machine; the number of Python and C functions called in Python does not."""
+    q, k, v = inputs(1, 1, 4, 16)
+    slopes = torch.tensor([0.5])
+    mask = create_block_mask(mods.causal_mask, None, None, 4, 4)
+
+    def score_mod(score, b, h, q, kv):
+        return score + slopes[h] * (kv - q)
+
+    calls = [0]
+
+    def count(frame, event, argument):
+        calls[0] += event in ("call", "c_call")
+
+    for _ in range(3):
+        flex_attention(q, k, v, score_mod, mask)
+    sys.setprofile(count)
+    try:
+        flex_attention(q, k, v, score_mod, mask)
+    finally:
+        sys.setprofile(None)
+    assert calls[0] < 220
