@@ -69,24 +69,24 @@ class Trace:
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
-        self._indices = self._index_values()
 
     def score_mod(self, function: Callable) -> str:
         score = Value(self, "score", REAL)
-        result = self._number(self._call(function, (score, *self._indices), "score_mod"))
+        result = self._number(self._call(function, (score, *self._indices()), "score_mod"))
         if result.kind != REAL:
             result = self.emit("float", REAL, result)
         return self._finish(result)
 
     def mask_mod(self, function: Callable) -> str:
-        result = self._number(self._call(function, self._indices, "mask_mod"))
+        result = self._number(self._call(function, self._indices(), "mask_mod"))
         if result.kind != BOOLEAN:
             raise TraceError(f"mask_mod gives a {result.kind} number; it has to give a bool")
         return self._finish(result)
 
-    def _index_values(self):
+    def _indices(self):
+        # Not kept: a cycle would hold captured tensors until the garbage collector comes. An unknown or empty size stays.
         names = ("b", "h", "q", "kv")
-        return tuple([Value(self, n, INTEGER, 0, None if s is None else max(s - 1, 0)) for n, s in zip(names, self.sizes)])
+        return [Value(self, n, INTEGER, 0, s and s - 1) for n, s in zip(names, self.sizes)]
 
     def _call(self, function, arguments, what):
         result = function(*arguments)
