@@ -411,3 +411,29 @@ def to_int(x, **ignored):
 @function("bool")
 def to_bool(x, **ignored):
     return to_kind(x, BOOLEAN)
+
+
+# --- NumPy's functions ------------------------------------------------------------------------------------------
+
+
+def _of_numpy(function, args, kwargs):
+    found = functions.get(function.__name__)
+    if found is None or kwargs:
+        options = f" with {', '.join(kwargs)}" if kwargs else ""
+        raise TraceError(f"a mod calls numpy.{function.__name__}{options}, which cannot be compiled{where_in_user_code()}")
+    return found(*args)
+
+
+def _array_ufunc(self, ufunc, method, *args, **kwargs):
+    if method != "__call__":
+        raise TraceError(f"a mod calls numpy.{ufunc.__name__}.{method}, which cannot be compiled{where_in_user_code()}")
+    return _of_numpy(ufunc, args, kwargs)
+
+
+def _array_function(self, function, types, args, kwargs):
+    return _of_numpy(function, args, kwargs)
+
+
+for _class in (Value, Partial):
+    _class.__array_ufunc__ = _array_ufunc
+    _class.__array_function__ = _array_function

@@ -304,6 +304,22 @@ class Partial:
         wrapped = trace.emit("add", INTEGER, value, trace.length(length))
         return trace.emit("where", INTEGER, trace.emit("lt", BOOLEAN, value, zero), wrapped, value)
 
+    @property
+    def shape(self) -> tuple:
+        """Of what is still open."""
+        return tuple([n for n, i in zip(self.buffer.shape, self.indices) if i is None])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TraceError(
+            f"a mod uses .{name} of a captured tensor with open dimensions {self.shape}; mods read single elements"
+            f"{where_in_user_code()}"
+        )
+
     def complete(self) -> Value:
         if any(i is None for i in self.indices):
             raise TraceError(
@@ -332,8 +348,6 @@ class Value:
     """A number of every pair, while a mod is traced. Integers know how small and large they may be."""
 
     __slots__ = ("trace", "text", "kind", "low", "high", "fresh")
-    __array_ufunc__ = None  # NumPy leaves operators to us
-    __array_priority__ = 1e6
 
     def __init__(self, trace: Trace, text: str, kind: str, low=None, high=None):
         self.trace = trace
@@ -348,8 +362,8 @@ class Value:
 
     def __bool__(self):
         raise TraceError(
-            "a mod decides by a traced value (if, and, or, not, a chained comparison, a loop); it is the same code "
-            f"for all pairs: use where(), &, | and ~{where_in_user_code()}"
+            "a mod decides by a traced value (if, and, or, not, a chained comparison, min, max, a loop); it is the "
+            f"same code for all pairs: use where(), &, |, ~, minimum() and maximum(){where_in_user_code()}"
         )
 
     def __iter__(self):
@@ -361,13 +375,19 @@ class Value:
     def __index__(self):
         raise TraceError(f"a traced value is no number yet and cannot index a list{where_in_user_code()}")
 
+    def __float__(self):
+        raise TraceError(
+            "a traced value is no number yet, so float(), int() and functions of Python's math cannot take it; use "
+            f"those of torch or treadle{where_in_user_code()}"
+        )
+
     def __array__(self, *ignored, **also_ignored):
         raise TraceError(
             "NumPy cannot read an array with a traced index; make it one that can, array = treadle.capture(array)"
             f"{where_in_user_code()}"
         )
 
-    __int__ = __float__ = __index__
+    __int__ = __float__
     __hash__ = None  # type: ignore
 
     # --- arithmetic ---------------------------------------------------------------------------------------------
@@ -619,3 +639,22 @@ class Value:
         if index is Ellipsis or index == ():
             return self
         raise TraceError(f"a traced value is one number and has no elements{where_in_user_code()}")
+
+
+def _delegate(name: str):
+    """A Partial is completed before it is computed with."""
+
+    def method(self, *operands):
+        return getattr(self.complete(), name)(*operands)
+
+    method.__name__ = name
+    setattr(Partial, name, method)
+
+
+for _name in (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow",
+    "rpow", "and", "rand", "or", "ror", "xor", "rxor", "lshift", "rlshift", "rshift", "rrshift", "eq", "ne", "lt", "le",
+    "gt", "ge", "neg", "pos", "abs", "invert", "bool", "float", "int", "index",
+):  # fmt: skip
+    _delegate(f"__{_name}__")
+Partial.__hash__ = None  # type: ignore

@@ -299,7 +299,7 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse,
 
 def _run(program, query, key, value, mask, scale, sizes, want_lse, want_max):
     captured = tensors_of(program.captures)
-    call = Call(program, scale, mask, torch.get_num_threads(), want_lse, want_max, sizes)
+    call = Call(program, None if scale is None else float(scale), mask, torch.get_num_threads(), want_lse, want_max, sizes)
     needs_grad = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
     )

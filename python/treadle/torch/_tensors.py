@@ -120,9 +120,6 @@ _special = {
     "view_as": lambda x, *a: x,
 }  # fmt: skip
 
-_same_meaning = {"special_expit": "sigmoid", "take": "__getitem__"}
-
-
 def call(func, args, kwargs):
     """What a function of torch's is for traced values."""
     name = getattr(func, "__name__", str(func))
