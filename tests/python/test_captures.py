@@ -69,6 +69,13 @@ def test_chained_indices_of_unequal_sizes():
     check(*inputs(), lambda s, b, h, q, kv: s + table[h][kv % 3][q])
 
 
+def test_shape_of_a_part():
+    table = bias(B, S, 3)
+    q, k, v = inputs()
+    out = flex_attention(q, k, v, lambda s, b, h, q, kv: s + table[b][q % table[b].shape[0], kv % len(table[b, q])])
+    assert torch.equal(out, flex_attention(q, k, v, lambda s, b, h, q, kv: s + table[b, q % S, kv % 3]))
+
+
 def test_index_by_index():
     order, table = torch.randperm(S), bias(S)
     check(*inputs(), lambda s, b, h, q, kv: s + table[order[q]] * table[order[order[kv]]])

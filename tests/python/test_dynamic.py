@@ -7,6 +7,7 @@ made when they are first needed. Once that has happened, nothing is made any mor
 import sys
 
 import mods
+import numpy as np
 import pytest
 import torch
 from policy import dense, inputs
@@ -184,7 +185,8 @@ def test_other_scale(compiles):
     q, k, v = inputs()
     flex_attention(q, k, v, mods.alibi, scale=0.5)
     compiles()
-    out = flex_attention(q, k, v, mods.alibi, scale=0.125)
+    for scale in (0.75, np.float32(0.25), torch.tensor(0.125)):
+        out = flex_attention(q, k, v, mods.alibi, scale=scale)
     torch.testing.assert_close(out, dense(q, k, v, mods.alibi, scale=0.125)[0])
     assert compiles() == 0
 

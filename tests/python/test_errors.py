@@ -1,6 +1,10 @@
 """Misuse: the kinds of errors that torch raises, and what they say."""
 
+import inspect
+import math
+
 import mods
+import numpy as np
 import pytest
 import torch
 import torch.nn.attention.flex_attention as torch_flex
@@ -53,6 +57,7 @@ def test_same_kind_as_torch(case):
     assert len(str(raised.value)) > 20
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors():
     nested = torch.nested.nested_tensor([torch.randn(4, 3, 8), torch.randn(4, 5, 8)])
     with pytest.raises(NotImplementedError):
@@ -196,6 +201,30 @@ def item(score, b, h, q, kv):
     return score + q.item()
 
 
+def reduction_of_a_row(score, b, h, q, kv):
+    return score + torch.ones(16, 3)[q].sum()
+
+
+def arithmetic_of_a_row(score, b, h, q, kv):
+    return score + (torch.ones(16, 3)[q] * 2)[0]
+
+
+def function_of_python(score, b, h, q, kv):
+    return score * math.exp(q)
+
+
+def smaller_of_two(score, b, h, q, kv):
+    return score * min(q, kv)
+
+
+def function_of_numpy(score, b, h, q, kv):
+    return np.frexp(score)[0]
+
+
+def boolean_index(score, b, h, q, kv):
+    return score + table[q > kv]
+
+
 def write_out(score, b, h, q, kv):
     return torch.exp(score, out=table)
 
@@ -207,14 +236,14 @@ untraceable = [
     (matrix_product, "matmul"), (random_number, "rand_like"), (whole_tensor, "whole"),
     (part_of_a_tensor, "indices"), (too_many_indices, "2 indices"), (index_that_is_no_integer, "integer"),
     (list_element, "list"), (python_number_of_a_value, ""), (item, "item"), (write_out, "out="),
+    (reduction_of_a_row, "sum"), (arithmetic_of_a_row, "1 indices"), (function_of_python, "math"),
+    (smaller_of_two, "minimum"), (function_of_numpy, "numpy.frexp"), (boolean_index, "boolean"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mod, says", untraceable, ids=lambda p: getattr(p, "__name__", None))
 def test_untraceable(mod, says):
     """The error names what it is about, the file and the line."""
-    import inspect
-
     before = table.clone()
     with pytest.raises(treadle.TraceError) as raised:
         flex_attention(x, x, x, mod)

@@ -195,6 +195,22 @@ def test_numpy_scalars():
     np.testing.assert_array_equal(reflected, expected)
 
 
+def test_numpy_functions():
+    q, k, v = arrays()
+
+    def mod(score, b, h, i, j):
+        near = np.where(np.abs(i - j) < 9, np.tanh(score), np.maximum(score, -1.0))
+        return near - np.sqrt(np.abs(i - j) + 1) * np.float32(0.1)
+
+    np.testing.assert_allclose(treadle.attention(q, k, v, mod), formula(q, k, v, mod)[0], rtol=1e-4, atol=1e-5)
+
+    def mask_mod(b, h, i, j):
+        return np.logical_or(np.less_equal(j, i), np.equal(j % 7, 0))
+
+    got = treadle.attention(q, k, v, mask_mod=mask_mod)
+    np.testing.assert_allclose(got, formula(q, k, v, None, mask_mod)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_zero_dimensional_capture():
     q, k, v = arrays()
     gain = treadle.capture(np.array(2.0, np.float32))
