@@ -26,13 +26,13 @@ class TraceError(RuntimeError):
 
 
 def where_in_user_code() -> str:
-    """ " (file.py, line 3: return score + f(q))" of the innermost line that is not Treadle's or torch's."""
+    """ " (file.py, line 3: return score + f(q))" of the innermost line that is not Treadle's, torch's or NumPy's."""
     import linecache
 
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        if name.split(".")[0] not in ("treadle", "torch"):
+        if name.split(".")[0] not in ("treadle", "torch", "numpy"):
             line = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
             return f" ({frame.f_code.co_filename}, line {frame.f_lineno}: {line})"
         frame = frame.f_back
@@ -221,9 +221,6 @@ class Capture:
     def __getitem__(self, index):
         trace = trace_of(index)
         return self.array[index] if trace is None else read(trace, self.buffer, index)
-
-    def _lifted(self, other) -> Value:
-        return other.trace.lift(self.buffer.object)
 
 
 def trace_of(index) -> Optional[Trace]:

@@ -120,6 +120,7 @@ _special = {
     "view_as": lambda x, *a: x,
 }  # fmt: skip
 
+
 def call(func, args, kwargs):
     """What a function of torch's is for traced values."""
     name = getattr(func, "__name__", str(func))
