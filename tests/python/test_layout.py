@@ -5,8 +5,9 @@ import itertools
 import mods
 import pytest
 import torch
+import torch.nn.attention.flex_attention as torch_flex
 from policy import check, close, inputs, of_torch
-from treadle.torch import create_block_mask, flex_attention
+from treadle.torch import AuxRequest, create_block_mask, create_mask, flex_attention
 
 
 def stored(x, order, pad=0):
@@ -133,6 +134,28 @@ def test_same_tensor_three_times():
     apart = [x.detach().clone().requires_grad_() for _ in range(3)]
     parts = torch.autograd.grad(flex_attention(*apart, None, mask).square().sum(), apart)
     torch.testing.assert_close(got, sum(parts))
+
+
+def test_default_device_is_not_asked():
+    """Results are on the CPU whatever torch's default device is."""
+    q, k, v = inputs(requires_grad=True)
+    bias = torch.randn(70, requires_grad=True)
+    blocks = torch_flex.create_block_mask(mods.causal_mask, None, None, 70, 70, "cpu")
+    expected = flex_attention(q, k, v, lambda s, b, h, q, kv: s + bias[kv], blocks)
+    torch.set_default_device("meta")
+    try:
+        mask = create_block_mask(mods.causal_mask, None, None, 70, 70, "cpu")
+        for m in (mask, blocks):
+            out, aux = flex_attention(
+                q, k, v, lambda s, b, h, q, kv: s + bias[kv], m, return_aux=AuxRequest(lse=True, max_scores=True)
+            )
+            out.sum().backward()
+        assert mask.kv_indices.is_cpu and mask.to_dense().is_cpu
+        assert create_mask(mods.causal_mask, 1, 1, 4, 4, "cpu").is_cpu
+    finally:
+        torch.set_default_device(None)
+    assert out.is_cpu and aux.lse.is_cpu and aux.max_scores.is_cpu and q.grad.is_cpu and bias.grad.is_cpu
+    torch.testing.assert_close(out, expected)
 
 
 def test_transposed_out_is_a_view_away():

@@ -45,13 +45,13 @@ def empty_in_order_of(like: Tensor, shape, dtype) -> Tensor:
     """Memory whose strides are in the order of `like`'s, with the last one 1."""
     strides = like.stride()
     if strides[0] >= strides[1] >= strides[2]:
-        return torch.empty(shape, dtype=dtype)
+        return torch.empty(shape, dtype=dtype, device="cpu")
     order = sorted(range(3), key=lambda d: strides[d], reverse=True)
     order.append(3)
     back = [0] * len(order)
     for place, d in enumerate(order):
         back[d] = place
-    return torch.empty([shape[d] for d in order], dtype=dtype).permute(back)
+    return torch.empty([shape[d] for d in order], dtype=dtype, device="cpu").permute(back)
 
 
 class Call(NamedTuple):
@@ -84,8 +84,8 @@ def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool
     layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
     out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]), q.dtype)
     compute = _compute_type(q, k, v)
-    rows = torch.empty(q.shape[:3], dtype=compute) if lse else None
-    most = torch.empty(q.shape[:3], dtype=compute) if call.max else None
+    rows = torch.empty(q.shape[:3], dtype=compute, device="cpu") if lse else None
+    most = torch.empty(q.shape[:3], dtype=compute, device="cpu") if call.max else None
     function.forward(
         *inputs, arrays, layout, as_array(out),
         as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads,
@@ -100,7 +100,7 @@ def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients:
     inputs = as_array(q), as_array(k), as_array(v)
     layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
     results = [empty_in_order_of(t, t.shape, t.dtype) for t in (q, k, v)]
-    results += [torch.empty(captured[i].shape, dtype=captured[i].dtype) for i in gradients]
+    results += [torch.empty(captured[i].shape, dtype=captured[i].dtype, device="cpu") for i in gradients]
     function.backward(
         *inputs, arrays, layout, as_array(out), as_array(lse), as_array(dout),
         as_array(dlse) if dlse is not None else None, [as_array(t) for t in results], call.threads,

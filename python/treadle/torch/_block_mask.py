@@ -76,8 +76,8 @@ def _ordered(dense: Tensor) -> tuple:
 def _dense(num: Tensor, indices: Tensor) -> Tensor:
     """0 and 1 by block, from a list."""
     columns = indices.shape[-1]
-    listed = torch.arange(columns) < num.unsqueeze(-1)
-    result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32)
+    listed = torch.arange(columns, device="cpu") < num.unsqueeze(-1)
+    result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32, device="cpu")
     places = torch.where(listed, indices.to(torch.int64), columns)
     result.scatter_(-1, places, 1)
     return result[..., :columns]
@@ -287,7 +287,7 @@ class BlockMask:
         q_length, kv_length = self.seq_lengths
         q_block, kv_block = self.BLOCK_SIZE
         rows, columns = -(-q_length // q_block), -(-kv_length // kv_block)
-        kinds = torch.empty(batch, heads, rows, columns, dtype=torch.uint8)
+        kinds = torch.empty(batch, heads, rows, columns, dtype=torch.uint8, device="cpu")
         with Tracing():
             program = trace(None, self.mask_mod, (batch, heads, q_length, kv_length), wrap=True)
         scalars = Scalars(program.scalars)
@@ -515,7 +515,7 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     with Tracing():
         sizes = (batch, heads, Q_LEN, KV_LEN)
         program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
-    result = torch.empty(sizes, dtype=torch.bool)
+    result = torch.empty(sizes, dtype=torch.bool, device="cpu")
     scalars = Scalars(program.scalars)
     arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
     text = program.score_mod if is_score_mod else program.mask
