@@ -15,7 +15,7 @@ from .._program import Program, trace
 from .._trace import Buffer
 from ._attention import Call, _compute_type, empty_in_order_of, run_backward, run_forward
 from ._block_mask import BlockMask, noop_mask
-from ._tensors import Tracing, _names
+from ._tensors import Tracing, _names, tensors_of
 
 torch.library.define(
     "treadle::attention",
@@ -111,7 +111,7 @@ def compiled_call(q, k, v, score_mod, mask_mod, scale):
     kinds = "".join(["i" if isinstance(x, int) else "f" for x in program.scalars])
     integers = [x for x in program.scalars if isinstance(x, int)]
     reals = [x for x in program.scalars if not isinstance(x, int)]
-    captures = [c.object for c in program.captures]
+    captures = tensors_of(program.captures)
     return torch.ops.treadle.attention(
         q, k, v, captures, program.score_mod, program.mask, kinds, integers, reals, scale
     )
