@@ -55,7 +55,7 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
   // Tiles of 4 vectors are not made.
   constexpr double never = 1e6;
   constexpr double many[] = {30, 35, 49, never};
-  constexpr double few[] = {22, 32, 48, never};
+  constexpr double few[] = {24, 37, 48, never};
   std::ranges::copy(target.registers >= 32 ? many : few, weights.weight);
   return weights;
 }
