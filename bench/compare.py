@@ -85,6 +85,8 @@ def serve(name: str, threads: int):
 class Worker:
     def __init__(self, name: str, threads: int):
         environment = dict(os.environ, OMP_WAIT_POLICY="PASSIVE", OMP_NUM_THREADS=str(threads))
+        # First calls are to compile, not to find what an earlier run left on disk.
+        environment.update(TREADLE_CACHE_DIR="", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
         self.name = name
         self.process = subprocess.Popen(
             [sys.executable, __file__, "--serve", name, "--threads", str(threads)],
@@ -157,6 +159,14 @@ def table(rows: list, names: list) -> str:
     return "\n".join(lines) + "\n"
 
 
+def first_calls(rows: list, names: list) -> str:
+    lines = ["| first call, compiling | " + " | ".join(f"{n}, ms" for n in names) + " |", "|---" * (len(names) + 1) + "|"]
+    for row in rows:
+        ms = [format(row["first_ms"][n], ".0f") if n in row["first_ms"] else "-" for n in names]
+        lines.append("| " + " | ".join([row["case"], *ms]) + " |")
+    return "\n".join(lines) + "\n"
+
+
 def plot(rows: list, names: list, path) -> bool:
     try:
         import matplotlib
@@ -213,7 +223,7 @@ def main():
         w.stop()
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "compare.json").write_text(json.dumps({"threads": arguments.threads, "rows": rows}, indent=1))
-    text = table(rows, names)
+    text = table(rows, names) + "\n" + first_calls(rows, names)
     (arguments.out / "compare.md").write_text(text)
     plot(rows, names, arguments.out / "compare.png")
     print(text)
