@@ -10,7 +10,6 @@ import math
 from typing import Callable, Optional
 
 import torch
-
 from cases import Case
 
 
@@ -109,7 +108,6 @@ class OnnxRuntime:
     def work(self, case: Case) -> Optional[Work]:
         if case.kind == "mask" or case.backward or case.score_mod or (case.mask_mod and not case.is_causal):
             return None
-        import onnx
         import onnxruntime
         from onnx import TensorProto, helper
 

@@ -10,13 +10,15 @@ import os as _os
 
 from . import _core
 from ._core import Error, ModError
+from ._errors import TraceError
 from ._functions import functions as _functions
 from ._numpy import capture
-from ._trace import TraceError
 from .api import Attention, attention, explain
 from .plot import plot_mask
 
 __version__ = _core.__version__
+
+__all__ = ["Attention", "Error", "ModError", "TraceError", "attention", "capture", "explain", "plot_mask"]
 
 # Functions for mods: treadle.where, treadle.exp, ...
 for _name in (

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import math
 
-from ._trace import BOOLEAN, INTEGER, REAL, Partial, Trace, TraceError, Value, where_in_user_code
+from ._captures import Partial
+from ._errors import TraceError, where_in_user_code
+from ._trace import Trace
+from ._value import BOOLEAN, INTEGER, REAL, Value
 
 functions: dict = {}
 

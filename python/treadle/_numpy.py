@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ._captures import Buffer, Capture, register_buffers
 from ._program import Array, types
-from ._trace import Buffer, Capture, register_buffers
 
 _names = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",

@@ -9,7 +9,7 @@ import threading
 from typing import Callable, NamedTuple, Optional
 
 from . import _core
-from ._trace import BOOLEAN, INTEGER, REAL, Buffer, Trace
+from ._trace import Trace
 
 types = dict(_core.types)
 _words = re.compile(r"[a-z]\w*")

@@ -5,7 +5,14 @@ import pytest
 import torch
 import torch.nn.attention.flex_attention as torch_flex
 from policy import dense, inputs
-from treadle.torch import AuxRequest, BlockMask, create_block_mask, create_mask, flex_attention, noop_mask
+from treadle.torch import (
+    AuxRequest,
+    BlockMask,
+    create_block_mask,
+    create_mask,
+    flex_attention,
+    noop_mask,
+)
 
 LISTS = (
     "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices",

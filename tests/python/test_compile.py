@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from treadle.torch import AuxRequest, create_block_mask, flex_attention
 
 

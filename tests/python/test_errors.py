@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.attention.flex_attention as torch_flex
 import treadle
-from policy import inputs
 from treadle.torch import AuxRequest, create_block_mask, create_mask, flex_attention
 
 

@@ -5,7 +5,14 @@ import pytest
 import torch
 from mods import name
 from policy import check, check_gradients, dense, inputs
-from treadle.torch import AuxRequest, and_masks, create_block_mask, flex_attention, noop_mask, or_masks
+from treadle.torch import (
+    AuxRequest,
+    and_masks,
+    create_block_mask,
+    flex_attention,
+    noop_mask,
+    or_masks,
+)
 
 
 @pytest.mark.parametrize("length", [1, 15, 64, 127, 129, 200])

@@ -7,7 +7,13 @@ import pytest
 import torch
 import treadle.torch._attention as attention
 from policy import close, dense, inputs, of_torch
-from treadle.torch import AuxOutput, AuxRequest, create_block_mask, flex_attention, or_masks
+from treadle.torch import (
+    AuxOutput,
+    AuxRequest,
+    create_block_mask,
+    flex_attention,
+    or_masks,
+)
 
 both = AuxRequest(lse=True, max_scores=True)
 

@@ -5,7 +5,6 @@ import zlib
 
 import numpy as np
 import pytest
-
 import treadle
 from treadle.plot import mask_blocks, mask_png
 from treadle.torch import BlockMask, create_block_mask

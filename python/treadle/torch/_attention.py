@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 import warnings
 from typing import Callable, NamedTuple, Optional, Union
 

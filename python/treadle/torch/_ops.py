@@ -6,15 +6,17 @@ Shapes alone are known while a graph is made; the kernels run when the graph doe
 
 from __future__ import annotations
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 
+from .._captures import Buffer
 from .._program import Program, trace
-from .._trace import Buffer
-from ._attention import Call, _compute_type, empty_in_order_of, run_backward, run_forward
-from ._block_mask import BlockMask, noop_mask
+from ._attention import (
+    Call,
+    _compute_type,
+    run_backward,
+    run_forward,
+)
 from ._tensors import Tracing, _names, tensors_of
 
 torch.library.define(

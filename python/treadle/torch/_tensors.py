@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch.overrides import TorchFunctionMode
 
+from .._captures import Buffer, Capture, Partial, read, register_buffers, trace_of
+from .._errors import TraceError, where_in_user_code
 from .._functions import find_trace, functions, to_kind
 from .._program import Array, types
-from .._trace import (
-    BOOLEAN, INTEGER, REAL, Buffer, Capture, Partial, TraceError, Value, read, register_buffers, trace_of,
-    where_in_user_code,
-)  # fmt: skip
+from .._value import BOOLEAN, INTEGER, REAL, Value
 
 _names = {
     torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64",

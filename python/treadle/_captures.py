@@ -1,0 +1,188 @@
+"""What mods read: buffers, and buffers some of whose dimensions have got an index.
+
+Nothing here knows torch or NumPy: what a captured object is, a `Buffer` says.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Optional
+
+from ._errors import TraceError, where_in_user_code
+from ._value import BOOLEAN, INTEGER, REAL, Value
+
+if TYPE_CHECKING:
+    from ._trace import Trace
+
+
+class Buffer:
+    """Memory that mods read: its object, element type (as Treadle names it), and shape."""
+
+    __slots__ = ("object", "kind", "dtype", "shape")
+
+    def __init__(self, obj: Any, dtype: str, shape: tuple):
+        self.object = obj
+        self.dtype = dtype
+        self.shape = shape
+        self.kind = REAL if dtype in ("f64", "f32", "bf16", "f16") else BOOLEAN if dtype == "bool" else INTEGER
+
+
+_buffer_makers: list[Callable] = []
+
+
+def as_buffer(x):
+    """The Buffer or the Python number that `x` is; None if neither."""
+    for make in _buffer_makers:
+        buffer = make(x)
+        if buffer is not None:
+            return buffer
+    return None
+
+
+def register_buffers(make: Callable) -> None:
+    """`make` gives the Buffer of an object, the Python number that it is, or None."""
+    _buffer_makers.append(make)
+
+
+class Capture:
+    """An array that mods read with traced indices: `treadle.capture(a)[h, q]`."""
+
+    __slots__ = ("array", "buffer")
+
+    def __init__(self, array, buffer: Buffer):
+        self.array = array
+        self.buffer = buffer
+
+    def __getitem__(self, index):
+        trace = trace_of(index)
+        return self.array[index] if trace is None else read(trace, self.buffer, index)
+
+
+def trace_of(index) -> Optional[Trace]:
+    """The trace of the values in an index; None if there are none."""
+    for i in index if isinstance(index, (tuple, list)) else (index,):
+        if isinstance(i, Value):
+            return i.trace
+        if isinstance(i, Partial):
+            return i.trace
+        if isinstance(i, (tuple, list)):
+            found = trace_of(i)
+            if found is not None:
+                return found
+    return None
+
+
+def read(trace: Trace, buffer: Buffer, index):
+    """buffer[index]: a value, or a Partial while dimensions are open."""
+    given = index if type(index) is tuple else (index,)
+    if len(given) == len(buffer.shape):
+        for i in given:
+            if type(i) is not Value or i.kind != INTEGER or i.low is None or i.low < 0:
+                break
+        else:  # by far the most common case
+            return Partial(trace, buffer, given)._element()
+    return Partial(trace, buffer, [None] * len(buffer.shape))[index]
+
+
+class Partial:
+    """A buffer some of whose dimensions have got an index: bias[b] of bias[b][h]."""
+
+    __slots__ = ("trace", "buffer", "indices")
+
+    def __init__(self, trace: Trace, buffer: Buffer, indices):
+        self.trace = trace
+        self.buffer = buffer
+        self.indices = indices  # by dimension; None: still open
+
+    def __getitem__(self, index):
+        given = list(index) if isinstance(index, (tuple, list)) else [index]
+        open_dims = [d for d, i in enumerate(self.indices) if i is None]
+        dots = [n for n, i in enumerate(given) if i is Ellipsis]
+        if dots:
+            missing = len(open_dims) - (len(given) - 1)
+            given[dots[0] : dots[0] + 1] = [slice(None)] * missing
+        if len(given) > len(open_dims):
+            raise TraceError(
+                f"{len(given)} indices for a tensor of {len(open_dims)} dimensions{where_in_user_code()}"
+            )
+        indices = list(self.indices)
+        still_open = len(open_dims)
+        for dim, i in zip(open_dims, given):
+            if isinstance(i, slice):
+                if i != slice(None):
+                    raise TraceError(f"a slice other than ':' in the index of a captured tensor{where_in_user_code()}")
+                continue
+            indices[dim] = self._index(i, self.buffer.shape[dim])
+            still_open -= 1
+        rest = Partial(self.trace, self.buffer, indices)
+        return rest if still_open else rest._element()
+
+    def _index(self, i, length: int) -> Value:
+        trace = self.trace
+        value = trace.lift(i)
+        if value is None or value.kind != INTEGER:
+            raise TraceError(
+                f"an index of a captured tensor is {type(i).__name__ if value is None else 'a ' + value.kind}; "
+                f"it has to be an integer{where_in_user_code()}"
+            )
+        if value.low is not None and value.low >= 0:
+            return value
+        if value.high is not None and value.high < 0:
+            return trace.emit("add", INTEGER, value, trace.length(length))
+        trace.unsure = True
+        if not trace.wrap:
+            return value
+        zero = Value(trace, "(0)", INTEGER, 0, 0)
+        wrapped = trace.emit("add", INTEGER, value, trace.length(length))
+        return trace.emit("where", INTEGER, trace.emit("lt", BOOLEAN, value, zero), wrapped, value)
+
+    @property
+    def shape(self) -> tuple:
+        """Of what is still open."""
+        return tuple([n for n, i in zip(self.buffer.shape, self.indices) if i is None])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise TraceError(
+            f"a mod uses .{name} of a captured tensor with open dimensions {self.shape}; mods read single elements"
+            f"{where_in_user_code()}"
+        )
+
+    def complete(self) -> Value:
+        if any(i is None for i in self.indices):
+            raise TraceError(
+                f"a captured tensor of {len(self.indices)} dimensions is used with "
+                f"{sum(i is not None for i in self.indices)} indices{where_in_user_code()}"
+            )
+        return self._element()
+
+    def _element(self) -> Value:
+        name = self.trace.name_of(self.buffer)
+        index = f"[{', '.join([i.text for i in self.indices])}]" if self.indices else ""
+        kind = self.buffer.kind
+        low, high = (0, 255) if self.buffer.dtype == "u8" else (None, None)
+        for i in self.indices:
+            self.trace._use(i)
+        return self.trace._fresh(Value(self.trace, name + index, kind, low, high))
+
+
+def _delegate(name: str):
+    """A Partial is completed before it is computed with."""
+
+    def method(self, *operands):
+        return getattr(self.complete(), name)(*operands)
+
+    method.__name__ = name
+    setattr(Partial, name, method)
+
+
+for _name in (
+    "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow",
+    "rpow", "and", "rand", "or", "ror", "xor", "rxor", "lshift", "rlshift", "rshift", "rrshift", "eq", "ne", "lt", "le",
+    "gt", "ge", "neg", "pos", "abs", "invert", "bool", "float", "int", "index",
+):  # fmt: skip
+    _delegate(f"__{_name}__")
+Partial.__hash__ = None  # type: ignore
