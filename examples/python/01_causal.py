@@ -1,7 +1,6 @@
 """Causal attention, and a training step through it."""
 
 import torch
-
 from treadle.torch import create_block_mask, flex_attention
 
 torch.manual_seed(0)

@@ -1,7 +1,6 @@
 """ALiBi: a penalty that grows with distance, with a slope of its own for every head, all of which are learned."""
 
 import torch
-
 from treadle.torch import create_block_mask, flex_attention
 
 torch.manual_seed(0)

@@ -3,7 +3,6 @@
 import time
 
 import torch
-
 from treadle.torch import create_block_mask, flex_attention
 
 torch.manual_seed(0)

@@ -1,7 +1,6 @@
 """A table of relative biases, learned on a CPU: it finds the table that made the targets."""
 
 import torch
-
 from treadle.torch import flex_attention
 
 torch.manual_seed(0)
