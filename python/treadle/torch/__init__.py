@@ -7,14 +7,9 @@ from typing import Any, TypedDict
 
 from . import _ops  # noqa: F401  registers the operations that compiled and exported models call
 from ._attention import AuxOutput, AuxRequest, flex_attention
-from ._block_mask import (
-    BlockMask,
-    and_masks,
-    create_block_mask,
-    create_mask,
-    noop_mask,
-    or_masks,
-)
+from ._block_mask import BlockMask
+from ._create import create_block_mask, create_mask
+from ._masks import and_masks, noop_mask, or_masks
 
 
 class FlexKernelOptions(TypedDict, total=False):

@@ -7,7 +7,6 @@ than blocks, kept here between calls.
 from __future__ import annotations
 
 import itertools
-import warnings
 import weakref
 from typing import Callable, Optional
 
@@ -16,71 +15,17 @@ from torch import Tensor
 
 from .. import _core
 from .._program import Scalars, trace
+from ._block_lists import dense_of, ordered, pair
+from ._masks import noop_mask
 from ._tensors import Tracing, as_array, tensors_of
 
-_DEFAULT_BLOCK = 128
+DEFAULT_BLOCK = 128
 _KV_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
 _ANY_LENGTH = 1 << 30  # torch's block size of a mask that hides nothing
 
 
-def noop_mask(batch, head, token_q, token_kv):
-    """Shows everything."""
-    return token_q == token_q
-
-
-def _check_callables(masks):
-    if not all(callable(m) for m in masks):
-        raise RuntimeError(f"All inputs should be callable mask_mods: {masks}")
-
-
-def and_masks(*mask_mods: Callable) -> Callable:
-    """What all of them show."""
-    _check_callables(mask_mods)
-
-    def and_mask(b, h, q_idx, kv_idx):
-        result = noop_mask(b, h, q_idx, kv_idx)
-        for mask in mask_mods:
-            result = result & mask(b, h, q_idx, kv_idx)
-        return result
-
-    return and_mask
-
-
-def or_masks(*mask_mods: Callable) -> Callable:
-    """What any of them shows."""
-    _check_callables(mask_mods)
-
-    def or_mask(b, h, q_idx, kv_idx):
-        result = q_idx != q_idx
-        for mask in mask_mods:
-            result = result | mask(b, h, q_idx, kv_idx)
-        return result
-
-    return or_mask
-
-
 def _sliced(*ignored):
     raise RuntimeError("Cannot use mask_mod from a sliced BlockMask; give it one of its own: mask.mask_mod = ...")
-
-
-def _pair(block_size) -> tuple:
-    return (block_size, block_size) if isinstance(block_size, int) else tuple(block_size)
-
-
-def _ordered(dense: Tensor) -> tuple:
-    """Counts, and the numbers of kept blocks first, in ascending order."""
-    dense = dense.to(torch.int32)
-    return dense.sum(-1, dtype=torch.int32), torch.argsort(dense, dim=-1, descending=True, stable=True).to(torch.int32)
-
-
-def _dense(num: Tensor, indices: Tensor) -> Tensor:
-    """0 and 1 by block, from a list."""
-    columns = indices.shape[-1]
-    listed = torch.arange(columns, device="cpu") < num.unsqueeze(-1)
-    result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32, device="cpu")
-    places = torch.where(listed, indices.to(torch.int64), columns)
-    result.scatter_(-1, places, 1)
-    return result[..., :columns]
 
 
 class BlockMask:
@@ -107,7 +52,7 @@ class BlockMask:
         q_indices: Optional[Tensor] = None,
         full_q_num_blocks: Optional[Tensor] = None,
         full_q_indices: Optional[Tensor] = None,
-        BLOCK_SIZE: tuple = (_DEFAULT_BLOCK, _DEFAULT_BLOCK),
+        BLOCK_SIZE: tuple = (DEFAULT_BLOCK, DEFAULT_BLOCK),
         mask_mod: Callable = noop_mask,
         dq_write_order=None,
         dq_write_order_full=None,
@@ -123,7 +68,7 @@ class BlockMask:
             "full_q_num_blocks and full_q_indices must be both provided or omitted"
         )
         self.seq_lengths = tuple(seq_lengths)
-        self.BLOCK_SIZE = _pair(BLOCK_SIZE)
+        self.BLOCK_SIZE = pair(BLOCK_SIZE)
         self.mask_mod = mask_mod
         self._lists = {
             "kv_num_blocks": kv_num_blocks, "kv_indices": kv_indices,
@@ -152,7 +97,7 @@ class BlockMask:
         kv_indices: Tensor,
         full_kv_num_blocks: Optional[Tensor] = None,
         full_kv_indices: Optional[Tensor] = None,
-        BLOCK_SIZE=_DEFAULT_BLOCK,
+        BLOCK_SIZE=DEFAULT_BLOCK,
         mask_mod: Optional[Callable] = None,
         seq_lengths: Optional[tuple] = None,
         compute_q_blocks: bool = True,
@@ -167,7 +112,7 @@ class BlockMask:
         assert (full_kv_num_blocks is None) == (full_kv_indices is None), (
             "full_kv_num_blocks and full_kv_indices must be both provided or omitted"
         )
-        block = _pair(BLOCK_SIZE)
+        block = pair(BLOCK_SIZE)
         if seq_lengths is None:
             seq_lengths = (kv_indices.shape[-2] * block[0], kv_indices.shape[-1] * block[1])
         mask = cls(
@@ -180,12 +125,12 @@ class BlockMask:
 
     def _transpose(self):
         lists = self._lists
-        lists["q_num_blocks"], lists["q_indices"] = _ordered(
-            _dense(lists["kv_num_blocks"], lists["kv_indices"]).transpose(-2, -1)
+        lists["q_num_blocks"], lists["q_indices"] = ordered(
+            dense_of(lists["kv_num_blocks"], lists["kv_indices"]).transpose(-2, -1)
         )
         if lists["full_kv_num_blocks"] is not None:
-            lists["full_q_num_blocks"], lists["full_q_indices"] = _ordered(
-                _dense(lists["full_kv_num_blocks"], lists["full_kv_indices"]).transpose(-2, -1)
+            lists["full_q_num_blocks"], lists["full_q_indices"] = ordered(
+                dense_of(lists["full_kv_num_blocks"], lists["full_kv_indices"]).transpose(-2, -1)
             )
 
     # --- what kernels use ---------------------------------------------------------------------------------------
@@ -211,9 +156,9 @@ class BlockMask:
     def _block_kinds(self) -> Tensor:
         """[batch, heads, rows, columns]: 0 not listed, 1 partial, 2 full."""
         lists = self._lists
-        kinds = _dense(lists["kv_num_blocks"], lists["kv_indices"]).to(torch.int8)
+        kinds = dense_of(lists["kv_num_blocks"], lists["kv_indices"]).to(torch.int8)
         if lists["full_kv_num_blocks"] is not None:
-            full = _dense(lists["full_kv_num_blocks"], lists["full_kv_indices"]).to(torch.int8)
+            full = dense_of(lists["full_kv_num_blocks"], lists["full_kv_indices"]).to(torch.int8)
             kinds = torch.where(full == 1, torch.full_like(kinds, 2), kinds)
         while kinds.dim() < 4:
             kinds = kinds.unsqueeze(0)
@@ -298,11 +243,11 @@ class BlockMask:
         )  # fmt: skip
         partial = (kinds == 1) if self._separate_full else (kinds != 0)
         lists = self._lists
-        lists["kv_num_blocks"], lists["kv_indices"] = _ordered(partial)
-        lists["q_num_blocks"], lists["q_indices"] = _ordered(partial.transpose(-2, -1))
+        lists["kv_num_blocks"], lists["kv_indices"] = ordered(partial)
+        lists["q_num_blocks"], lists["q_indices"] = ordered(partial.transpose(-2, -1))
         if self._separate_full:
-            lists["full_kv_num_blocks"], lists["full_kv_indices"] = _ordered(kinds == 2)
-            lists["full_q_num_blocks"], lists["full_q_indices"] = _ordered((kinds == 2).transpose(-2, -1))
+            lists["full_kv_num_blocks"], lists["full_kv_indices"] = ordered(kinds == 2)
+            lists["full_q_num_blocks"], lists["full_q_indices"] = ordered((kinds == 2).transpose(-2, -1))
 
     @property
     def shape(self) -> tuple:
@@ -326,9 +271,9 @@ class BlockMask:
 
     def to_dense(self) -> Tensor:
         """1 where a block is visited, by block."""
-        dense = _dense(self.kv_num_blocks, self.kv_indices)
+        dense = dense_of(self.kv_num_blocks, self.kv_indices)
         if self.full_kv_num_blocks is not None:
-            dense = dense | _dense(self.full_kv_num_blocks, self.full_kv_indices)
+            dense = dense | dense_of(self.full_kv_num_blocks, self.full_kv_indices)
         return dense
 
     def as_tuple(self, flatten: bool = True) -> tuple:
@@ -364,7 +309,7 @@ class BlockMask:
         columns = -(-new_kv_len // self.BLOCK_SIZE[1])
 
         def cut(num, indices):
-            return (None, None) if num is None else _ordered(_dense(num, indices)[..., :rows, :columns])
+            return (None, None) if num is None else ordered(dense_of(num, indices)[..., :rows, :columns])
 
         partial = cut(self.kv_num_blocks, self.kv_indices)
         full = cut(self.full_kv_num_blocks, self.full_kv_indices)
@@ -452,72 +397,3 @@ def as_block_mask(mask) -> Optional[BlockMask]:
         except TypeError:
             pass
     return found
-
-
-def _is_cpu(device):
-    if device is not None and torch.device(device).type != "cpu":
-        raise ValueError(f"Treadle runs on the CPU; device is {device}")
-
-
-def _arity(function) -> int:
-    import inspect
-
-    parameters = inspect.signature(function).parameters.values()
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(1 for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty)
-
-
-def create_block_mask(
-    mask_mod: Callable,
-    B: Optional[int],
-    H: Optional[int],
-    Q_LEN: int,
-    KV_LEN: int,
-    device=None,
-    BLOCK_SIZE=_DEFAULT_BLOCK,
-    _compile: bool = False,
-    separate_full_blocks: bool = True,
-    compute_dq_write_order: bool = False,
-    dq_kv_order: bool = True,
-) -> BlockMask:
-    """A BlockMask of mask_mod. Takes microseconds: nothing is evaluated before it is needed.
-
-    >>> from treadle.torch import create_block_mask
-    >>> window = create_block_mask(lambda b, h, q, kv: (q >= kv) & (q - kv < 256), None, None, 4096, 4096)
-    >>> window.numel()
-    16777216
-    """
-    _is_cpu(device)
-    if not isinstance(dq_kv_order, bool):
-        raise ValueError("dq_kv_order must be a bool")
-    if _compile:
-        warnings.warn("_compile has no effect: nothing is evaluated here", DeprecationWarning, stacklevel=2)
-    batch, heads = 1 if B is None else B, 1 if H is None else H
-    if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
-        assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
-        with Tracing():
-            trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
-    return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, _pair(BLOCK_SIZE), separate_full_blocks)
-
-
-def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int, device=None) -> Tensor:
-    """[B, H, Q_LEN, KV_LEN] of bool: what a mask_mod shows, or where a score_mod does not make -inf of 0.
-
-    >>> from treadle.torch import create_mask
-    >>> create_mask(lambda b, h, q, kv: q >= kv, 1, 1, 2, 3)[0, 0]
-    tensor([[ True, False, False],
-            [ True,  True, False]])
-    """
-    _is_cpu(device)
-    batch, heads = 1 if B is None else B, 1 if H is None else H
-    is_score_mod = _arity(mod_fn) == 5
-    assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
-    with Tracing():
-        sizes = (batch, heads, Q_LEN, KV_LEN)
-        program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
-    result = torch.empty(sizes, dtype=torch.bool, device="cpu")
-    scalars = Scalars(program.scalars)
-    arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
-    text = program.score_mod if is_score_mod else program.mask
-    _core.show_pairs(text, is_score_mod, program.declared(), arrays, as_array(result))
-    return result

@@ -1,0 +1,83 @@
+"""create_block_mask and create_mask."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import Callable, Optional
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._program import Scalars, trace
+from ._block_lists import pair
+from ._block_mask import DEFAULT_BLOCK, BlockMask
+from ._tensors import Tracing, as_array, tensors_of
+
+
+def _is_cpu(device):
+    if device is not None and torch.device(device).type != "cpu":
+        raise ValueError(f"Treadle runs on the CPU; device is {device}")
+
+
+def _arity(function) -> int:
+    parameters = inspect.signature(function).parameters.values()
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(1 for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty)
+
+
+def create_block_mask(
+    mask_mod: Callable,
+    B: Optional[int],
+    H: Optional[int],
+    Q_LEN: int,
+    KV_LEN: int,
+    device=None,
+    BLOCK_SIZE=DEFAULT_BLOCK,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+    compute_dq_write_order: bool = False,
+    dq_kv_order: bool = True,
+) -> BlockMask:
+    """A BlockMask of mask_mod. Takes microseconds: nothing is evaluated before it is needed.
+
+    >>> from treadle.torch import create_block_mask
+    >>> window = create_block_mask(lambda b, h, q, kv: (q >= kv) & (q - kv < 256), None, None, 4096, 4096)
+    >>> window.numel()
+    16777216
+    """
+    _is_cpu(device)
+    if not isinstance(dq_kv_order, bool):
+        raise ValueError("dq_kv_order must be a bool")
+    if _compile:
+        warnings.warn("_compile has no effect: nothing is evaluated here", DeprecationWarning, stacklevel=2)
+    batch, heads = 1 if B is None else B, 1 if H is None else H
+    if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
+        assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
+        with Tracing():
+            trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
+    return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, pair(BLOCK_SIZE), separate_full_blocks)
+
+
+def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int, KV_LEN: int, device=None) -> Tensor:
+    """[B, H, Q_LEN, KV_LEN] of bool: what a mask_mod shows, or where a score_mod does not make -inf of 0.
+
+    >>> from treadle.torch import create_mask
+    >>> create_mask(lambda b, h, q, kv: q >= kv, 1, 1, 2, 3)[0, 0]
+    tensor([[ True, False, False],
+            [ True,  True, False]])
+    """
+    _is_cpu(device)
+    batch, heads = 1 if B is None else B, 1 if H is None else H
+    is_score_mod = _arity(mod_fn) == 5
+    assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
+    with Tracing():
+        sizes = (batch, heads, Q_LEN, KV_LEN)
+        program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
+    result = torch.empty(sizes, dtype=torch.bool, device="cpu")
+    scalars = Scalars(program.scalars)
+    arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
+    text = program.score_mod if is_score_mod else program.mask
+    _core.show_pairs(text, is_score_mod, program.declared(), arrays, as_array(result))
+    return result
