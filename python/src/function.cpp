@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <mutex>
 
+#include "base/copy.h"
 #include "base/error.h"
 #include "ir/interpret.h"
 #include "ir/parse.h"
@@ -19,7 +21,8 @@ namespace {
 
 std::atomic<bool> serial{false};
 
-Attention compile_with(const FunctionOptions& given, bool lse, bool max) {
+Attention compile_with(const FunctionOptions& given, const std::vector<std::string>& gradients,
+                       bool lse, bool max) {
   // Stands in for what each call binds: only element type and rank matter.
   static const std::int64_t zero = 0;
   std::vector<Capture> captures;
@@ -27,20 +30,20 @@ Attention compile_with(const FunctionOptions& given, bool lse, bool max) {
     const Dims none(static_cast<std::size_t>(declared.rank), 0);
     captures.emplace_back(declared.name, ConstView(&zero, declared.dtype, none));
   }
-  Options options{.scale = given.scale, .lse = lse, .max = max, .gradients = given.gradients};
+  Options options{.scale = given.scale, .lse = lse, .max = max, .gradients = gradients};
   if (!given.score_mod.empty()) options.score_mod = parse(given.score_mod, captures);
   if (!given.mask.empty()) options.mask = parse(given.mask, captures);
   return compile(options);
 }
 
 layout::Mask bind(const std::string& text, const std::vector<Declared>& declared,
-                  const std::vector<ConstView>& captures) {
+                  const Captures& captures) {
   std::vector<ir::Slot> slots;
   for (const Declared& one : declared) slots.push_back({one.name, one.dtype, one.rank});
   layout::Mask bound{passes::simplify(ir::parse(text, slots)), {}};
   for (const ir::Slot& slot : bound.graph.slots()) {
     const auto at = std::ranges::find(declared, slot.name, &Declared::name);
-    bound.memory.push_back(captures[static_cast<std::size_t>(at - declared.begin())]);
+    bound.memory.push_back(captures.views[static_cast<std::size_t>(at - declared.begin())]);
   }
   return bound;
 }
@@ -60,20 +63,30 @@ std::shared_ptr<Executor> executor_for(int threads) {
 void stay_serial() { serial = true; }
 
 Function::Function(const FunctionOptions& options) : options_(options) {
-  (void)compiled(true, false);  // mistakes in the texts are told now
+  // Mistakes in the texts are told here.
+  for (const CaptureInfo& capture : compile_with(options, {}, false, false).captures())
+    read_.push_back(capture.name);
+  std::ranges::copy_if(options.gradients, std::back_inserter(learned_),
+                       [&](const std::string& name) { return reads(name); });
+}
+
+bool Function::reads(const std::string& name) const {
+  return std::ranges::find(read_, name) != read_.end();
 }
 
 const Attention& Function::compiled(bool lse, bool max) const {
   const std::lock_guard lock(mutex_);
   std::optional<Attention>& kept = compiled_[(lse ? 1 : 0) + (max ? 2 : 0)];
-  if (!kept) kept = compile_with(options_, lse, max);
+  if (!kept) kept = compile_with(options_, learned_, lse, max);
   return *kept;
 }
 
 Call Function::call_of(const Tensors& tensors, const Layout& layout, int threads) const {
   Call call{.captures = {}, .executor = executor_for(threads), .layout = layout};
-  for (std::size_t i = 0; i < options_.captures.size(); ++i)
-    call.captures.emplace_back(options_.captures[i].name, tensors.captures[i]);
+  for (std::size_t i = 0; i < options_.captures.size(); ++i) {
+    const std::string& name = options_.captures[i].name;
+    if (reads(name)) call.captures.emplace_back(name, tensors.captures.views[i]);
+  }
   return call;
 }
 
@@ -91,14 +104,20 @@ void Function::backward(const Tensors& tensors, const Layout& layout, const Save
                         const ConstView& dout, const std::optional<ConstView>& dlse,
                         const std::vector<View>& results, int threads) const {
   BackwardViews views{results[0], results[1], results[2], {}};
-  for (std::size_t i = 0; i < options_.gradients.size(); ++i)
-    views.captures.push_back({options_.gradients[i], results[3 + i]});
+  for (std::size_t i = 0; i < options_.gradients.size(); ++i) {
+    const View& gradient = results[3 + i];
+    if (reads(options_.gradients[i])) {
+      views.captures.push_back({options_.gradients[i], gradient});
+    } else {
+      base::copy(gradient, Tensor(gradient.dtype(), gradient.shape()));
+    }
+  }
   compiled(true, false)
       .backward_into(views, tensors.inputs, saved, dout, dlse, call_of(tensors, layout, threads));
 }
 
 void show_pairs(const std::string& text, bool is_score_mod, const std::vector<Declared>& declared,
-                const std::vector<ConstView>& captures, const View& result) {
+                const Captures& captures, const View& result) {
   const layout::Mask mask = bind(text, declared, captures);
   ir::Interpreter<double> run(mask.graph, mask.memory);
   const std::int64_t keys = result.size(3);
@@ -125,7 +144,7 @@ void show_pairs(const std::string& text, bool is_score_mod, const std::vector<De
 }
 
 void show_blocks(const std::string& mask, const std::vector<Declared>& declared,
-                 const std::vector<ConstView>& captures, std::int64_t queries, std::int64_t keys,
+                 const Captures& captures, std::int64_t queries, std::int64_t keys,
                  std::int64_t query_block, std::int64_t key_block, const View& result,
                  int threads) {
   const layout::Extent extent{result.size(0), result.size(1), queries, keys};

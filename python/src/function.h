@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +18,13 @@ struct Declared {
   std::string name;
   DType dtype;
   int rank;
+};
+
+// What one call binds, as declared: memory of Python's, and numbers that are kept here.
+struct Captures {
+  std::vector<ConstView> views;
+  std::deque<double> reals;
+  std::deque<std::int64_t> integers;
 };
 
 struct FunctionOptions {
@@ -36,7 +44,7 @@ class Function {
 
   struct Tensors {
     Inputs inputs;
-    std::vector<ConstView> captures;  // as declared
+    Captures captures;
   };
 
   [[nodiscard]] Layout layout(const Tensors& tensors, int threads) const;
@@ -52,7 +60,12 @@ class Function {
   // With these outputs, made when first wanted; all of them share kernels.
   [[nodiscard]] const Attention& compiled(bool lse, bool max) const;
 
+  // Whether the mods read this capture: one that is declared may have no effect.
+  [[nodiscard]] bool reads(const std::string& name) const;
+
   FunctionOptions options_;
+  std::vector<std::string> read_;     // names of captures
+  std::vector<std::string> learned_;  // those of options_.gradients that are read
   mutable std::mutex mutex_;
   mutable std::array<std::optional<Attention>, 4> compiled_;
 };
@@ -60,12 +73,12 @@ class Function {
 // Which pairs the mask shows: [batch, heads, queries, keys] of bool. Of a score mod, where it makes
 // something else than -inf of zero.
 void show_pairs(const std::string& text, bool is_score_mod, const std::vector<Declared>& declared,
-                const std::vector<ConstView>& captures, const View& result);
+                const Captures& captures, const View& result);
 
 // What the blocks of a grid hold: [batch, heads, rows, columns] of u8; 0 nothing, 1 some pairs, 2
 // all.
 void show_blocks(const std::string& mask, const std::vector<Declared>& declared,
-                 const std::vector<ConstView>& captures, std::int64_t queries, std::int64_t keys,
+                 const Captures& captures, std::int64_t queries, std::int64_t keys,
                  std::int64_t query_block, std::int64_t key_block, const View& result, int threads);
 
 }  // namespace treadle::python

@@ -26,10 +26,21 @@ std::vector<Declared> declared_from(const nb::list& list) {
   return declared;
 }
 
-std::vector<ConstView> views_from(const nb::list& list) {
-  std::vector<ConstView> views;
-  for (const nb::handle item : list) views.push_back(view_of(item));
-  return views;
+// Arrays, ints and floats.
+Captures captures_from(const nb::list& list) {
+  Captures captures;
+  for (const nb::handle item : list) {
+    if (nb::isinstance<nb::tuple>(item)) {
+      captures.views.push_back(view_of(item));
+    } else if (nb::isinstance<nb::int_>(item)) {
+      captures.integers.push_back(nb::cast<std::int64_t>(item));
+      captures.views.emplace_back(&captures.integers.back(), DType::i64, Dims{});
+    } else {
+      captures.reals.push_back(nb::cast<double>(item));
+      captures.views.emplace_back(&captures.reals.back(), DType::f64, Dims{});
+    }
+  }
+  return captures;
 }
 
 std::optional<View> optional_view(nb::handle array) {
@@ -38,7 +49,7 @@ std::optional<View> optional_view(nb::handle array) {
 }
 
 Function::Tensors tensors_from(nb::handle q, nb::handle k, nb::handle v, const nb::list& captures) {
-  return {{view_of(q), view_of(k), view_of(v)}, views_from(captures)};
+  return {{view_of(q), view_of(k), view_of(v)}, captures_from(captures)};
 }
 
 Layout layout_or_none(nb::handle layout) {
@@ -106,7 +117,7 @@ void bind_masks(nb::module_& m) {
   m.def("show_pairs", [](const std::string& text, bool is_score_mod, const nb::list& declared,
                          const nb::list& captures, nb::handle result) {
     const std::vector<Declared> slots = declared_from(declared);
-    const std::vector<ConstView> views = views_from(captures);
+    const Captures views = captures_from(captures);
     const View to = view_of(result);
     const nb::gil_scoped_release unlocked;
     show_pairs(text, is_score_mod, slots, views, to);
@@ -116,7 +127,7 @@ void bind_masks(nb::module_& m) {
            std::int64_t queries, std::int64_t keys, std::int64_t query_block,
            std::int64_t key_block, nb::handle result, int threads) {
           const std::vector<Declared> slots = declared_from(declared);
-          const std::vector<ConstView> views = views_from(captures);
+          const Captures views = captures_from(captures);
           const View to = view_of(result);
           const nb::gil_scoped_release unlocked;
           show_blocks(mask, slots, views, queries, keys, query_block, key_block, to, threads);

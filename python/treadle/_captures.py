@@ -57,15 +57,13 @@ class Capture:
         return self.array[index] if trace is None else read(trace, self.buffer, index)
 
 
-def trace_of(index) -> Optional[Trace]:
-    """The trace of the values in an index; None if there are none."""
-    for i in index if isinstance(index, (tuple, list)) else (index,):
-        if isinstance(i, Value):
-            return i.trace
-        if isinstance(i, Partial):
-            return i.trace
-        if isinstance(i, (tuple, list)):
-            found = trace_of(i)
+def trace_of(*things) -> Optional[Trace]:
+    """The trace of the values among these, also inside tuples and lists; None if there are none."""
+    for thing in things:
+        if isinstance(thing, (Value, Partial)):
+            return thing.trace
+        if isinstance(thing, (tuple, list)):
+            found = trace_of(*thing)
             if found is not None:
                 return found
     return None
@@ -128,12 +126,7 @@ class Partial:
             return value
         if value.high is not None and value.high < 0:
             return trace.emit("add", INTEGER, value, trace.length(length))
-        trace.unsure = True
-        if not trace.wrap:
-            return value
-        zero = Value(trace, "(0)", INTEGER, 0, 0)
-        wrapped = trace.emit("add", INTEGER, value, trace.length(length))
-        return trace.emit("where", INTEGER, trace.emit("lt", BOOLEAN, value, zero), wrapped, value)
+        return trace.emit("wrapped", INTEGER, value, trace.length(length))  # see _program.expand
 
     @property
     def shape(self) -> tuple:
@@ -164,9 +157,7 @@ class Partial:
         index = f"[{', '.join([i.text for i in self.indices])}]" if self.indices else ""
         kind = self.buffer.kind
         low, high = (0, 255) if self.buffer.dtype == "u8" else (None, None)
-        for i in self.indices:
-            self.trace._use(i)
-        return self.trace._fresh(Value(self.trace, name + index, kind, low, high))
+        return Value(self.trace, name + index, kind, low, high)
 
 
 def _delegate(name: str):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from ._captures import Partial
+from ._captures import Partial, trace_of
 from ._errors import TraceError, where_in_user_code
 from ._trace import Trace
 from ._value import BOOLEAN, INTEGER, REAL, Value
@@ -24,17 +24,6 @@ def function(*names):
     return register
 
 
-def find_trace(args) -> Trace | None:
-    for a in args:
-        if isinstance(a, (Value, Partial)):
-            return a.trace
-        if isinstance(a, (tuple, list)):
-            found = find_trace(a)
-            if found is not None:
-                return found
-    return None
-
-
 def lift(x, trace: Trace) -> Value:
     value = trace.lift(x)
     if value is None:
@@ -45,7 +34,7 @@ def lift(x, trace: Trace) -> Value:
 def _unary(operation: str, *names: str):
     @function(operation, *names)
     def apply(x, *, out=None):
-        value = lift(x, find_trace((x,)))
+        value = lift(x, trace_of(x))
         return value.trace.emit(operation, REAL, value.number())
 
     return apply
@@ -63,7 +52,7 @@ for _operation, *_names in (
 def _rounding(operation: str, *names: str):
     @function(operation, *names)
     def apply(x):
-        value = lift(x, find_trace((x,))).number()
+        value = lift(x, trace_of(x)).number()
         return value if value.kind == INTEGER else value.trace.emit(operation, REAL, value)
 
     return apply
@@ -78,7 +67,7 @@ def _operator(name: str, *names: str):
 
     @function(*names, method)
     def apply(a, b):
-        trace = find_trace((a, b))
+        trace = trace_of(a, b)
         return getattr(lift(a, trace), method)(lift_as_given(b, trace))
 
     @function(reverse)
@@ -104,7 +93,7 @@ for _name, *_names in (
 
 @function("mul", "multiply", "__mul__", "__rmul__")
 def mul(a, b):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     return lift(a, trace) * lift_as_given(b, trace)
 
 
@@ -115,13 +104,13 @@ def _scaled(b, alpha, trace):
 
 @function("add", "__add__", "__radd__")
 def add(a, b, *, alpha=1):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     return lift(a, trace) + _scaled(b, alpha, trace)
 
 
 @function("sub", "subtract", "__sub__")
 def sub(a, b, *, alpha=1):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     return lift(a, trace) - _scaled(b, alpha, trace)
 
 
@@ -132,7 +121,7 @@ def rsub(a, b, *, alpha=1):
 
 @function("div", "divide", "true_divide", "__truediv__", "__div__")
 def div(a, b, *, rounding_mode=None):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     a = lift(a, trace)
     b = lift_as_given(b, trace)
     if rounding_mode is None:
@@ -151,7 +140,7 @@ def rdiv(a, b):
 
 @function("fmod")
 def fmod(a, b):
-    return lift(a, find_trace((a, b))) - div(a, b, rounding_mode="trunc") * b
+    return lift(a, trace_of(a, b)) - div(a, b, rounding_mode="trunc") * b
 
 
 @function("reciprocal")
@@ -166,28 +155,28 @@ def square(x):
 
 @function("neg", "negative", "__neg__")
 def neg(x):
-    return -lift(x, find_trace((x,)))
+    return -lift(x, trace_of(x))
 
 
 @function("positive", "__pos__", "detach", "clone", "contiguous", "conj", "alias", "real")
 def same(x, **ignored):
-    return lift(x, find_trace((x,)))
+    return lift(x, trace_of(x))
 
 
 @function("abs", "absolute", "__abs__", "fabs")
 def absolute(x):
-    return abs(lift(x, find_trace((x,))))
+    return abs(lift(x, trace_of(x)))
 
 
 @function("sign", "sgn")
 def sign(x):
-    value = lift(x, find_trace((x,))).number()
+    value = lift(x, trace_of(x)).number()
     low, high = (-1, 1) if value.kind == INTEGER else (None, None)
     return value.trace.emit("sign", value.kind, value, low=low, high=high)
 
 
 def _choice(operation, pick, a, b):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     a, b = lift(a, trace).number(), lift(b, trace).number()
     kind = INTEGER if a.kind == INTEGER and b.kind == INTEGER else REAL
     low = high = None
@@ -232,7 +221,7 @@ def clamp_max(x, max):
 
 @function("atan2", "arctan2")
 def atan2(a, b):
-    trace = find_trace((a, b))
+    trace = trace_of(a, b)
     return trace.emit("atan2", REAL, lift(a, trace).number(), lift(b, trace).number())
 
 
@@ -249,7 +238,7 @@ def truth(x, trace) -> Value:
 def _logical(name):
     @function("logical_" + name)
     def apply(a, b):
-        trace = find_trace((a, b))
+        trace = trace_of(a, b)
         return trace.emit("logical_" + name, BOOLEAN, truth(a, trace), truth(b, trace))
 
 
@@ -259,35 +248,35 @@ for _name in ("and", "or", "xor"):
 
 @function("logical_not")
 def logical_not(x):
-    trace = find_trace((x,))
+    trace = trace_of(x)
     return trace.emit("logical_not", BOOLEAN, truth(x, trace))
 
 
 @function("bitwise_not", "invert", "__invert__")
 def invert(x):
-    return ~lift(x, find_trace((x,)))
+    return ~lift(x, trace_of(x))
 
 
 @function("isnan")
 def isnan(x):
-    value = lift(x, find_trace((x,)))
+    value = lift(x, trace_of(x))
     return value.trace.emit("isnan", BOOLEAN, value.real())
 
 
 @function("isinf")
 def isinf(x):
-    value = lift(x, find_trace((x,)))
+    value = lift(x, trace_of(x))
     return value.trace.emit("isinf", BOOLEAN, value.real())
 
 
 @function("isneginf")
 def isneginf(x):
-    return lift(x, find_trace((x,))).real() == -math.inf
+    return lift(x, trace_of(x)).real() == -math.inf
 
 
 @function("isposinf")
 def isposinf(x):
-    return lift(x, find_trace((x,))).real() == math.inf
+    return lift(x, trace_of(x)).real() == math.inf
 
 
 @function("isfinite")
@@ -297,7 +286,7 @@ def isfinite(x):
 
 @function("where")
 def where(condition, a, b):
-    trace = find_trace((condition, a, b))
+    trace = trace_of(condition, a, b)
     a, b = lift(a, trace), lift(b, trace)
     if a.kind != b.kind:
         a, b = (a.number(), b.number())
@@ -316,7 +305,7 @@ def masked_fill(x, mask, value):
 
 @function("lerp")
 def lerp(a, b, weight):
-    trace = find_trace((a, b, weight))
+    trace = trace_of(a, b, weight)
     a = lift(a, trace)
     return a + (lift(b, trace) - a) * lift_as_given(weight, trace)
 
@@ -351,7 +340,7 @@ def logit(x):
 
 @function("relu")
 def relu(x, inplace=False):
-    return maximum(x, 0.0 if lift(x, find_trace((x,))).kind == REAL else 0)
+    return maximum(x, 0.0 if lift(x, trace_of(x)).kind == REAL else 0)
 
 
 @function("leaky_relu")
@@ -391,7 +380,7 @@ def elu(x, alpha=1.0, inplace=False):
 
 
 def to_kind(x, kind: str) -> Value:
-    value = lift(x, find_trace((x,)))
+    value = lift(x, trace_of(x))
     if value.kind == kind:
         return value
     if kind == REAL:

@@ -22,19 +22,12 @@ _BIG = 1 << 62
 
 class Trace:
     """One call's mods: a score mod and a mask that share their captures. Sizes are batch, heads, queries and keys;
-    None where they are not known.
+    None where they are not known."""
 
-    Indices that may be negative count from the end, as in Python, only with `wrap`. Without it they are taken to be
-    inside, which is faster, and `unsure` tells that this was assumed; a read outside is an error of the call.
-    """
-
-    def __init__(self, sizes: tuple, wrap: bool = False):
+    def __init__(self, sizes: tuple):
         self.sizes = sizes
-        self.wrap = wrap
-        self.unsure = False
         self.captures: list[Buffer] = []
         self.scalars: list = []
-        self.unused = 0  # how many reads, scalars and results nothing was made of
         self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._count = 0
@@ -64,7 +57,6 @@ class Trace:
         return result
 
     def _finish(self, result: Value) -> str:
-        self._use(result)
         text = "\n".join((*self._lines, result.text))
         self._lines = []
         return text
@@ -80,26 +72,8 @@ class Trace:
     def emit(self, operation: str, kind: str, *operands: Value, low=None, high=None) -> Value:
         name = f"t{self._count}"
         self._count += 1
-        unused = self.unused + 1
-        for o in operands:
-            if o.fresh:
-                o.fresh = False
-                unused -= 1
-        self.unused = unused
         self._lines.append(f"{name} = {operation}({', '.join([o.text for o in operands])});")
-        value = Value(self, name, kind, low, high)
-        value.fresh = True
-        return value
-
-    def _fresh(self, value: Value) -> Value:
-        value.fresh = True
-        self.unused += 1
-        return value
-
-    def _use(self, value: Value) -> None:
-        if value.fresh:
-            value.fresh = False
-            self.unused -= 1
+        return Value(self, name, kind, low, high)
 
     def name_of(self, buffer: Buffer) -> str:
         key = id(buffer.object)
@@ -146,16 +120,16 @@ class Trace:
                 f"a captured tensor of shape {tuple(buffer.shape)} is used whole; mods read single elements, "
                 f"tensor[index, ...]{where_in_user_code()}"
             )
-        return self._fresh(Value(self, self.name_of(buffer), buffer.kind))
+        return Value(self, self.name_of(buffer), buffer.kind)
 
     def length(self, x: int) -> Value:
         """Of a captured tensor: a run-time scalar, whatever it is."""
         self.scalars.append(x)
-        return self._fresh(Value(self, f"s{len(self.scalars) - 1}", INTEGER))
+        return Value(self, f"s{len(self.scalars) - 1}", INTEGER)
 
     def _scalar(self, x, kind: str) -> Value:
         if kind == INTEGER and not -_BIG < x < _BIG:
             raise TraceError(f"the number {x} does not fit 64 bits{where_in_user_code()}")
         name = f"s{len(self.scalars)}"
         self.scalars.append(x)
-        return self._fresh(Value(self, name, kind, *((x, x) if kind == INTEGER else (None, None))))
+        return Value(self, name, kind, *((x, x) if kind == INTEGER else (None, None)))

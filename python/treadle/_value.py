@@ -21,7 +21,7 @@ def _bounds_sum(a, b):
 class Value:
     """A number of every pair, while a mod is traced. Integers know how small and large they may be."""
 
-    __slots__ = ("trace", "text", "kind", "low", "high", "fresh")
+    __slots__ = ("trace", "text", "kind", "low", "high")
 
     def __init__(self, trace: Trace, text: str, kind: str, low=None, high=None):
         self.trace = trace
@@ -29,7 +29,6 @@ class Value:
         self.kind = kind
         self.low = low
         self.high = high
-        self.fresh = False  # counted as unused so far
 
     def __repr__(self):
         return f"<traced {self.kind} {self.text}>"
@@ -66,10 +65,14 @@ class Value:
 
     # --- arithmetic ---------------------------------------------------------------------------------------------
 
-    def _with(self, other, structural=False):
-        """The other operand; bools count as integers. NotImplemented if it is no number."""
-        value = self.trace.lift(other, structural)
-        return NotImplemented if value is None else value.number()
+    def _operands(self, other, swap=False, structural=False):
+        """This and the other, in their order; bools count as integers. None if the other is no number."""
+        if type(other) is not Value:
+            other = self.trace.lift(other, structural)
+            if other is None:
+                return None
+        a, b = self.number(), other.number()
+        return (b, a) if swap else (a, b)
 
     def number(self) -> Value:
         if self.kind != BOOLEAN:
@@ -77,15 +80,10 @@ class Value:
         return self.trace.emit("int", INTEGER, self, low=0, high=1)
 
     def _binary(self, operation, other, swap, bounds):
-        if type(other) is Value and other.kind != BOOLEAN:
-            b = other
-        else:
-            b = self._with(other)
-            if b is NotImplemented:
-                return b
-        a = self.number()
-        if swap:
-            a, b = b, a
+        operands = self._operands(other, swap)
+        if operands is None:
+            return NotImplemented
+        a, b = operands
         kind = INTEGER if a.kind == INTEGER and b.kind == INTEGER else REAL
         low, high = bounds(a, b) if kind == INTEGER else (None, None)
         return self.trace.emit(operation, kind, a, b, low=low, high=high)
@@ -140,13 +138,8 @@ class Value:
         return self if self.kind == REAL else self.trace.emit("float", REAL, self)
 
     def _division(self, other, swap):
-        b = self._with(other)
-        if b is NotImplemented:
-            return b
-        a = self.number()
-        if swap:
-            a, b = b, a
-        return self.trace.emit("div", REAL, a, b)
+        operands = self._operands(other, swap)
+        return NotImplemented if operands is None else self.trace.emit("div", REAL, *operands)
 
     def __truediv__(self, other):
         return self._division(other, False)
@@ -156,12 +149,10 @@ class Value:
 
     def _floor(self, operation, other, swap):
         """//, and % by the same rule: the result of // is rounded down."""
-        b = self._with(other, structural=not swap)
-        if b is NotImplemented:
-            return b
-        a = self.number()
-        if swap:
-            a, b = b, a
+        operands = self._operands(other, swap, structural=not swap)
+        if operands is None:
+            return NotImplemented
+        a, b = operands
         if a.kind == REAL or b.kind == REAL:
             quotient = self.trace.emit("floor", REAL, self.trace.emit("div", REAL, a, b))
             if operation == "floor_div":
@@ -200,12 +191,10 @@ class Value:
         return self._power(other, True)
 
     def _power(self, other, swap):
-        b = self._with(other, structural=True)
-        if b is NotImplemented:
-            return b
-        a = self.number()
-        if swap:
-            a, b = b, a
+        operands = self._operands(other, swap, structural=True)
+        if operands is None:
+            return NotImplemented
+        a, b = operands
         integers = a.kind == INTEGER and b.kind == INTEGER
         result = self.trace.emit("pow", REAL, a, b)
         return self.trace.emit("int", INTEGER, result) if integers else result
@@ -213,10 +202,8 @@ class Value:
     # --- comparisons --------------------------------------------------------------------------------------------
 
     def _compare(self, operation, other):
-        b = self._with(other)
-        if b is NotImplemented:
-            return b
-        return self.trace.emit(operation, BOOLEAN, self.number(), b)
+        operands = self._operands(other)
+        return NotImplemented if operands is None else self.trace.emit(operation, BOOLEAN, *operands)
 
     def __eq__(self, other):  # type: ignore
         return self._compare("eq", other)
@@ -250,11 +237,12 @@ class Value:
         if a.kind == BOOLEAN and b.kind == BOOLEAN:
             return self.trace.emit("logical_" + name, BOOLEAN, a, b)
         a, b = a.number(), b.number()
-        low, high = (None, None)
-        if name == "and" and (a.low or -1) >= 0 and a.high is not None:
-            low, high = 0, a.high
-        elif name == "and" and (b.low or -1) >= 0 and b.high is not None:
-            low, high = 0, b.high
+        low = high = None
+        if name == "and":  # no larger than an operand that is not negative
+            for x in (a, b):
+                if x.low is not None and x.low >= 0:
+                    low = 0
+                    high = x.high if high is None or (x.high is not None and x.high < high) else high
         return self.trace.emit("bit_" + name, INTEGER, a, b, low=low, high=high)
 
     def __and__(self, other):
@@ -283,12 +271,10 @@ class Value:
         return self.trace.emit("bit_not", INTEGER, self)
 
     def _shift(self, operation, other, swap):
-        b = self._with(other, structural=True)
-        if b is NotImplemented:
-            return b
-        a = self.number()
-        if swap:
-            a, b = b, a
+        operands = self._operands(other, swap, structural=True)
+        if operands is None:
+            return NotImplemented
+        a, b = operands
         if REAL in (a.kind, b.kind):
             raise TraceError(f"a shift of a float; it takes integers{where_in_user_code()}")
         low = high = None

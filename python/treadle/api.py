@@ -6,9 +6,9 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
-from . import _core
+from ._layouts import Layouts
 from ._numpy import as_array, as_numpy, capture  # noqa: F401
-from ._program import Program, Scalars, function_for, trace
+from ._program import Program, function_for, trace, with_indices
 
 
 class Result(NamedTuple):
@@ -50,23 +50,21 @@ class Attention:
         self.mask_mod = mask_mod
         self.scale = scale
         self.threads = threads
+        self._layouts = Layouts()
 
-    def _prepare(self, q, k, wrap):
-        sizes = (q.shape[0], q.shape[1], q.shape[2], k.shape[2])
-        program = trace(self.score_mod, self.mask_mod, sizes, wrap)
-        scalars = Scalars(program.scalars)
-        arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
-        return program, scalars, arrays
+    def _call(self, q, k, v, numbers: Callable, run: Callable):
+        """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
+        program = trace(self.score_mod, self.mask_mod, (*q.shape[:3], k.shape[2]))
+        gradients = numbers(program)
+        arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
+        inputs = as_array(q), as_array(k), as_array(v)
 
-    def _call(self, q, k, run: Callable):
-        program, keep, arrays = self._prepare(q, k, False)
-        try:
-            return run(program, arrays)
-        except _core.ModError:
-            if not program.unsure:
-                raise
-        program, keep, arrays = self._prepare(q, k, True)  # negative indices count from the end
-        return run(program, arrays)
+        def attempt(wrap: bool):
+            function = function_for(program, gradients, self.scale, wrap)
+            layout = self._layouts.get(program, function, inputs, arrays, self.threads, wrap)
+            return run(function, (*inputs, arrays, layout))
+
+        return with_indices(program, attempt)
 
     def forward(self, q, k, v, *, out: Optional[np.ndarray] = None) -> Result:
         """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]."""
@@ -76,15 +74,11 @@ class Attention:
         lse = np.empty(q.shape[:3], _compute(q, k, v))
         most = np.empty_like(lse)
 
-        def run(program: Program, arrays):
-            function = function_for(program, (), self.scale)
-            function.forward(
-                as_array(q), as_array(k), as_array(v), arrays, None, as_array(out), as_array(lse), as_array(most),
-                self.threads,
-            )  # fmt: skip
+        def run(function, first):
+            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads)
             return Result(out, lse, most)
 
-        return self._call(q, k, run)
+        return self._call(q, k, v, lambda program: (), run)
 
     def backward(self, q, k, v, result: Result, dout, dlse=None, *, captures: tuple = ()) -> Gradients:
         """Gradients of q, k, v and of these captures (treadle.capture's arrays), from forward's result."""
@@ -93,26 +87,23 @@ class Attention:
         lse = result.lse
         dlse = None if dlse is None else as_numpy(dlse).astype(lse.dtype)
 
-        def run(program: Program, arrays):
-            objects = [c.object for c in program.captures]
-            numbers = []
-            for c in captures:
-                array = getattr(c, "array", c)
-                at = [i for i, o in enumerate(objects) if o is array]
-                if not at:
-                    raise ValueError("backward: a capture is asked for that the score mod does not read")
-                numbers.append(at[0])
-            function = function_for(program, tuple(numbers), self.scale)
-            results = [np.empty(t.shape, t.dtype) for t in (q, k, v)]
-            results += [np.empty(objects[i].shape, objects[i].dtype) for i in numbers]
+        learned = [getattr(c, "array", c) for c in captures]
+        results = [np.empty(t.shape, t.dtype) for t in (q, k, v, *learned)]
+
+        def numbers(program: Program) -> tuple:
+            places = {id(c.object): i for i, c in enumerate(program.captures)}
+            if any(id(array) not in places for array in learned):
+                raise ValueError("backward: a capture is asked for that the score mod does not read")
+            return tuple([places[id(array)] for array in learned])
+
+        def run(function, first):
             function.backward(
-                as_array(q), as_array(k), as_array(v), arrays, None, as_array(result.out), as_array(lse),
-                as_array(dout), None if dlse is None else as_array(dlse), [as_array(r) for r in results],
-                self.threads,
+                *first, as_array(result.out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
+                [as_array(r) for r in results], self.threads,
             )  # fmt: skip
             return Gradients(*results[:3], tuple(results[3:]))
 
-        return self._call(q, k, run)
+        return self._call(q, k, v, numbers, run)
 
 
 def _checked(*arrays):
@@ -140,7 +131,7 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: in
 def explain(score_mod=None, mask_mod=None, sizes: tuple = (1, 1, 1024, 1024)) -> str:
     """What Treadle makes of mods: their graphs, simplified."""
     program = trace(score_mod, mask_mod, sizes)
-    text = function_for(program, (), None).describe()
+    text = function_for(program, (), None, False).describe()
     score = text.split("score mod:\n")[1].split("mask:\n")
     mask = score[1].split("derivative:\n")[0]
     lines = [line[2:] for line in (mask if score_mod is None else score[0]).splitlines()]

@@ -24,27 +24,8 @@ def mask_blocks(mask, batch: int = 0, head: int = 0, most: int = 256) -> np.ndar
         np.add.at(seen, (of_row[:, None], of_column[None, :]), mask)
         size = np.outer(np.bincount(of_row, minlength=rows), np.bincount(of_column, minlength=columns))
         return np.where(seen == 0, 0, np.where(seen == size, 2, 1)).astype(np.uint8)
-    import torch
-
-    from . import _core
-    from ._program import Scalars, trace
-    from .torch._tensors import Tracing, as_array
-
     queries, keys = mask.seq_lengths
-    batches, heads = mask.kv_batch, mask.kv_heads
-    q_block, kv_block = -(-queries // most), -(-keys // most)
-    kinds = torch.empty(batches, heads, -(-queries // q_block), -(-keys // kv_block), dtype=torch.uint8)
-    mask_mod = mask.compiled_mask_mod()
-    if mask_mod is None:
-        return np.full(kinds.shape[2:], 2, np.uint8)
-    with Tracing():
-        program = trace(None, mask_mod, (batches, heads, queries, keys), wrap=True)
-    scalars = Scalars(program.scalars)
-    arrays = [as_array(c.object) for c in program.captures] + scalars.arrays
-    _core.show_blocks(
-        program.mask, program.declared(), arrays, queries, keys, q_block, kv_block, as_array(kinds), 0
-    )
-    return kinds[batch, head].numpy()
+    return mask.block_kinds(-(-queries // most), -(-keys // most))[batch, head].numpy()
 
 
 def mask_png(mask, batch: int = 0, head: int = 0, most: int = 256) -> bytes:

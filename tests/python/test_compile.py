@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from treadle.torch import AuxRequest, create_block_mask, flex_attention
+from treadle.torch import AuxRequest, _ops, create_block_mask, flex_attention
 
 
 class Model(torch.nn.Module):
@@ -89,3 +89,42 @@ def test_strides_of_the_result_are_foretold(model):
         fake = mode.from_tensor(q)
         shape = torch.ops.treadle.attention(fake, fake, fake, [], "", "", "", [], [], None)[0]
     assert shape.stride() == flex_attention(q, q, q).stride()
+
+
+def test_negative_indices_count_from_the_end():
+    torch._dynamo.reset()
+    table = torch.randn(40, requires_grad=True)
+
+    def attend(x, table):
+        return flex_attention(x, x, x, lambda s, b, h, q, kv: s + table[q - kv])
+
+    x = torch.randn(1, 2, 40, 8)
+    dense = x @ x.transpose(-2, -1) / 8**0.5 + table[torch.arange(40)[:, None] - torch.arange(40)]
+    expected = torch.softmax(dense, -1) @ x
+    out = torch.compile(attend, fullgraph=True, backend="aot_eager")(x, table)
+    torch.testing.assert_close(out, expected, atol=1e-5, rtol=1e-5)
+    (learned,) = torch.autograd.grad(out.square().sum(), table)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), table)
+    torch.testing.assert_close(learned, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_layouts_are_kept_until_what_they_read_changes():
+    torch._dynamo.reset()
+    document = torch.arange(60) // 20
+
+    def attend(x):
+        mask = create_block_mask(lambda b, h, q, kv: document[q] == document[kv], None, None, 60, 60)
+        return flex_attention(x, x, x, block_mask=mask)
+
+    compiled = torch.compile(attend, fullgraph=True, backend="eager")
+    x = torch.randn(1, 2, 60, 8)
+    _ops._layouts._kept.clear()
+    compiled(x)
+    (first,) = [kept[3] for kept in _ops._layouts._kept.values()]
+    compiled(x)
+    (again,) = [kept[3] for kept in _ops._layouts._kept.values()]
+    assert again is first
+    document.copy_(torch.arange(60) // 30)
+    torch.testing.assert_close(compiled(x), attend(x))
+    (other,) = [kept[3] for kept in _ops._layouts._kept.values()]
+    assert other is not first

@@ -160,3 +160,16 @@ def test_huge_positions_do_not_overflow():
     """Squares of positions past 46340 do not fit 32 bits."""
     far = 100_000
     check(*inputs(), None, lambda b, h, q, kv: (q + far) * (q + far) >= (kv + far) * (kv + far))
+
+
+def test_rows_that_see_nothing_take_no_gradient_of_lse():
+    """Their lse is -inf whatever changes; what a loss makes of that is often NaN."""
+    x = torch.randn(1, 2, 30, 8, requires_grad=True)
+    mask = create_block_mask(lambda b, h, q, kv: (q >= kv) & (q > 9), None, None, 30, 30)
+    out, aux = flex_attention(x, x, x, block_mask=mask, return_aux=AuxRequest(lse=True))
+    seen = aux.lse[:, :, 10:]
+    (expected,) = torch.autograd.grad(out.sum() + seen.sum(), x, retain_graph=True)
+    dlse = torch.ones_like(aux.lse)
+    dlse[:, :, :10] = float("nan")
+    (learned,) = torch.autograd.grad((out, aux.lse), x, (torch.ones_like(out), dlse))
+    assert torch.equal(learned, expected)

@@ -262,3 +262,28 @@ def test_torch_is_not_needed():
         "assert treadle.attention(x, x, x, lambda s, b, h, q, kv: s * 2, lambda b, h, q, kv: q >= kv).shape == x.shape"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_layout_of_a_mask_without_captures_is_kept():
+    near = treadle.Attention(mask_mod=lambda b, h, q, kv: (q >= kv) & (q - kv < window))
+    x = np.random.default_rng(0).standard_normal((1, 2, 50, 8)).astype(np.float32)
+    window = 5
+    first = near.forward(x, x, x).out
+    (kept,) = near._layouts._kept.values()
+    near.forward(x, x, x)
+    assert next(iter(near._layouts._kept.values())) is kept
+    window = 20
+    assert not np.array_equal(near.forward(x, x, x).out, first)
+    assert next(iter(near._layouts._kept.values())) is not kept
+
+
+def test_a_mask_that_reads_an_array_sees_it_as_it_is():
+    document = np.arange(50) // 10
+    read = treadle.capture(document)
+    inside = treadle.Attention(mask_mod=lambda b, h, q, kv: read[q] == read[kv])
+    x = np.random.default_rng(0).standard_normal((1, 1, 50, 8)).astype(np.float32)
+    first = inside.forward(x, x, x).out
+    document[:] = np.arange(50) // 25
+    fresh = treadle.Attention(mask_mod=lambda b, h, q, kv: read[q] == read[kv])
+    second = inside.forward(x, x, x).out
+    assert np.array_equal(second, fresh.forward(x, x, x).out) and not np.array_equal(second, first)

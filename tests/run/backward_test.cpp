@@ -159,6 +159,15 @@ TEST(Backward, HiddenKeysThatHoldNanTouchNothing) {
     for (const float x : t->data<float>()) ASSERT_TRUE(std::isfinite(x));
 }
 
+TEST(Backward, WhatComesInForALseOfNothingIsNotLookedAt) {
+  Problem p = random_problem(8, DType::f32, {1, 1, 40, 8}, {1, 1, 40, 8}, 8);
+  Options options;
+  options.mask = [](Index, Index, Index q, Index kv) { return q > 9 && q >= kv; };
+  const Backward expected = gradients(options, p, false);
+  for (std::int64_t i = 0; i < 10; ++i) p.dlse.at<float>({0, 0, i}) = std::nanf("");
+  EXPECT_TRUE(same(gradients(options, p, false), expected));
+}
+
 TEST(Backward, TwiceOnOneForwardAndBesideOtherCalls) {
   Options options;
   options.mask = mods::causal();

@@ -8,8 +8,8 @@ from typing import Callable, NamedTuple, Optional, Union
 import torch
 from torch import Tensor
 
-from .. import _core
-from .._program import Program, Scalars, function_for, trace
+from .._layouts import Layouts
+from .._program import Program, function_for, trace, with_indices
 from ._block_mask import BlockMask, as_block_mask
 from ._tensors import Tracing, as_array, tensors_of
 
@@ -27,29 +27,17 @@ class AuxOutput(NamedTuple):
 
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
-_needs_wrap: set = set()
 _warned: list = []  # of return_lse, which is enough once
 
 
-def _trace(score_mod, mask_mod, sizes) -> Program:
-    with Tracing():
-        program = trace(score_mod, mask_mod, sizes)
-        if program.unsure and (program.score_mod, program.mask) in _needs_wrap:
-            program = trace(score_mod, mask_mod, sizes, wrap=True)
-    return program
-
-
-def empty_in_order_of(like: Tensor, shape, dtype) -> Tensor:
+def empty_in_order_of(like: Tensor, shape, dtype=None) -> Tensor:
     """Memory whose strides are in the order of `like`'s, with the last one 1."""
     strides = like.stride()
     if strides[0] >= strides[1] >= strides[2]:
-        return torch.empty(shape, dtype=dtype, device="cpu")
-    order = sorted(range(3), key=lambda d: strides[d], reverse=True)
-    order.append(3)
-    back = [0] * len(order)
-    for place, d in enumerate(order):
-        back[d] = place
-    return torch.empty([shape[d] for d in order], dtype=dtype, device="cpu").permute(back)
+        return like.new_empty(shape, dtype=dtype)
+    order = sorted(range(3), key=lambda d: strides[d], reverse=True) + [3]
+    back = [order.index(d) for d in range(4)]
+    return like.new_empty([shape[d] for d in order], dtype=dtype).permute(back)
 
 
 class Call(NamedTuple):
@@ -57,11 +45,10 @@ class Call(NamedTuple):
 
     program: Program
     scale: Optional[float]
-    mask: Optional[BlockMask]
+    layouts: Layouts
+    wrap: bool  # negative indices count from the end
+    max: bool  # wanted
     threads: int
-    lse: bool  # wanted by the caller; the backward wants it anyway
-    max: bool
-    sizes: tuple
 
 
 def _compute_type(q: Tensor, k: Tensor, v: Tensor):
@@ -69,39 +56,36 @@ def _compute_type(q: Tensor, k: Tensor, v: Tensor):
     return torch.float64 if wide else torch.float32
 
 
-def _captures(call: Call, tensors):
-    scalars = Scalars(call.program.scalars)
-    return scalars, [as_array(t) for t in tensors] + scalars.arrays
+def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: tuple):
+    """The compiled function, and what it takes first: q, k, v, captures, layout."""
+    function = function_for(call.program, gradients, call.scale, call.wrap)
+    arrays = [*map(as_array, captured), *call.program.scalars]
+    inputs = as_array(q), as_array(k), as_array(v)
+    layout = call.layouts.get(call.program, function, inputs, arrays, call.threads, call.wrap)
+    return function, (*inputs, arrays, layout)
 
 
 def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool):
     """out, lse, max; the last two None unless wanted."""
-    function = function_for(call.program, (), call.scale)
-    keep, arrays = _captures(call, captured)
-    inputs = as_array(q), as_array(k), as_array(v)
-    layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
-    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]), q.dtype)
+    function, first = _prepare(call, q, k, v, captured, ())
+    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
     compute = _compute_type(q, k, v)
-    rows = torch.empty(q.shape[:3], dtype=compute, device="cpu") if lse else None
-    most = torch.empty(q.shape[:3], dtype=compute, device="cpu") if call.max else None
+    rows = q.new_empty(q.shape[:3], dtype=compute) if lse else None
+    most = q.new_empty(q.shape[:3], dtype=compute) if call.max else None
     function.forward(
-        *inputs, arrays, layout, as_array(out),
-        as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads,
-    )  # fmt: skip
+        *first, as_array(out), as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads
+    )
     return out, rows, most
 
 
 def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients: tuple):
     """dq, dk, dv and those of the captures with these numbers."""
-    function = function_for(call.program, gradients, call.scale)
-    keep, arrays = _captures(call, captured)
-    inputs = as_array(q), as_array(k), as_array(v)
-    layout = call.mask.layout_for(call.program, function, inputs, arrays, call) if call.mask is not None else None
-    results = [empty_in_order_of(t, t.shape, t.dtype) for t in (q, k, v)]
-    results += [torch.empty(captured[i].shape, dtype=captured[i].dtype, device="cpu") for i in gradients]
+    function, first = _prepare(call, q, k, v, captured, gradients)
+    results = [empty_in_order_of(t, t.shape) for t in (q, k, v)]
+    results += [captured[i].new_empty(captured[i].shape) for i in gradients]
     function.backward(
-        *inputs, arrays, layout, as_array(out), as_array(lse), as_array(dout),
-        as_array(dlse) if dlse is not None else None, [as_array(t) for t in results], call.threads,
+        *first, as_array(out), as_array(lse), as_array(dout), as_array(dlse) if dlse is not None else None,
+        [as_array(t) for t in results], call.threads,
     )  # fmt: skip
     return results
 
@@ -143,8 +127,6 @@ class _AttentionBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, gradients: tuple, q, k, v, out, lse, dout, dlse, *captured):
-        if dlse is not None:  # a query that sees nothing has lse -inf whatever changes
-            dlse = torch.where(torch.isneginf(lse), torch.zeros_like(dlse), dlse)
         return tuple(run_backward(call, q, k, v, captured, out, lse, dout, dlse, gradients))
 
     @staticmethod
@@ -264,7 +246,6 @@ def flex_attention(
         query, key, value = [t if t.dtype == torch.float64 else t.to(dtype) for t in (query, key, value)]
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
-    sizes = (*query.shape[:3], key.shape[2])
     mask_mod = mask.compiled_mask_mod() if mask is not None else None
 
     if torch.compiler.is_compiling():
@@ -272,32 +253,16 @@ def flex_attention(
 
         out, lse, most = compiled_call(query, key, value, score_mod, mask_mod, scale)
     else:
-        out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse, want_max)
+        out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max)
     if return_aux is not None:
         return out, AuxOutput(lse=lse if want_lse else None, max_scores=most if want_max else None)
     return (out, lse) if return_lse else out
 
 
-def _eager(query, key, value, score_mod, mask, mask_mod, scale, sizes, want_lse, want_max):
-    program = _trace(score_mod, mask_mod, sizes)
-    try:
-        return _run(program, query, key, value, mask, scale, sizes, want_lse, want_max)
-    except _core.ModError:
-        if not program.unsure or (program.score_mod, program.mask) in _needs_wrap:
-            raise
-    # Somewhere an index was negative: those of Python count from the end then.
+def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max):
     with Tracing():
-        program = trace(score_mod, mask_mod, sizes, wrap=True)
-    result = _run(program, query, key, value, mask, scale, sizes, want_lse, want_max)
-    with Tracing():
-        plain = trace(score_mod, mask_mod, sizes)
-    _needs_wrap.add((plain.score_mod, plain.mask))
-    return result
-
-
-def _run(program, query, key, value, mask, scale, sizes, want_lse, want_max):
+        program = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]))
     captured = tensors_of(program.captures)
-    call = Call(program, None if scale is None else float(scale), mask, torch.get_num_threads(), want_lse, want_max, sizes)
     needs_grad = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
     )
@@ -305,9 +270,19 @@ def _run(program, query, key, value, mask, scale, sizes, want_lse, want_max):
         for i in program.mask_captures():
             if captured[i].requires_grad:
                 raise AssertionError("a mask_mod reads a tensor that requires grad; a mask has no gradient")
-    if needs_grad or _inside_functorch():
-        return _Attention.apply(call, query, key, value, *captured)
-    return run_forward(call, query, key, value, captured, want_lse)
+    scale = None if scale is None else float(scale)
+    layouts = _no_mask if mask is None else mask.layouts
+
+    def run(wrap: bool):
+        call = Call(program, scale, layouts, wrap, want_max, torch.get_num_threads())
+        if needs_grad or _inside_functorch():
+            return _Attention.apply(call, query, key, value, *captured)
+        return run_forward(call, query, key, value, captured, want_lse)
+
+    return with_indices(program, run)
+
+
+_no_mask = Layouts()  # stays empty
 
 
 def _inside_functorch() -> bool:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from .._program import Scalars, trace
+from .._layouts import Layouts
+from .._program import expand, trace
 from ._block_lists import dense_of, ordered, pair
 from ._masks import noop_mask
-from ._tensors import Tracing, as_array, tensors_of
+from ._tensors import Tracing, arrays_of, as_array
 
 DEFAULT_BLOCK = 128
 _KV_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
@@ -80,7 +81,7 @@ class BlockMask:
         self._made_for: Optional[tuple] = None
         self._separate_full = True
         self._kinds: Optional[Tensor] = None
-        self._layouts: dict = {}
+        self.layouts = Layouts()  # what kernels use
         self._compiled: Optional[tuple] = None
 
     @classmethod
@@ -199,27 +200,6 @@ class BlockMask:
         if self.mask_mod is _sliced:
             _sliced()
 
-    def layout_for(self, program, function, inputs, arrays, call):
-        """The Layout of this mask for such inputs; made anew when what the mask reads has changed."""
-        if not program.mask:
-            return None
-        read = [program.captures[i].object for i in program.mask_captures()]
-        try:
-            state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
-        except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
-            return None
-        scalars = program.mask_scalars()
-        key = (call.sizes, program.mask, inputs[0][1], inputs[1][1], inputs[2][1])
-        kept = self._layouts.get(key)
-        if kept is not None and kept[0] == state and kept[1] == scalars:
-            if all([a() is b for a, b in zip(kept[2], read)]):
-                return kept[3]
-        layout = function.layout(*inputs, arrays, call.threads)
-        if len(self._layouts) > 16:
-            self._layouts.clear()
-        self._layouts[key] = (state, scalars, [weakref.ref(t) for t in read], layout)
-        return layout
-
     # --- blocks -------------------------------------------------------------------------------------------------
 
     def _list(self, name: str) -> Optional[Tensor]:
@@ -227,20 +207,23 @@ class BlockMask:
             self._work_out()
         return self._lists[name]
 
-    def _work_out(self):
-        batch, heads = self._made_for
-        q_length, kv_length = self.seq_lengths
-        q_block, kv_block = self.BLOCK_SIZE
-        rows, columns = -(-q_length // q_block), -(-kv_length // kv_block)
-        kinds = torch.empty(batch, heads, rows, columns, dtype=torch.uint8, device="cpu")
+    def block_kinds(self, q_block: int, kv_block: int) -> Tensor:
+        """[batch, heads, rows, columns] of any grid: 0 nothing is visible, 1 something, 2 everything."""
+        batch, heads = self.batch_and_heads
+        queries, keys = self.seq_lengths
+        kinds = torch.empty(batch, heads, -(-queries // q_block), -(-keys // kv_block), dtype=torch.uint8, device="cpu")
+        mask_mod = self.compiled_mask_mod() or noop_mask
         with Tracing():
-            program = trace(None, self.mask_mod, (batch, heads, q_length, kv_length), wrap=True)
-        scalars = Scalars(program.scalars)
-        arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
+            program = trace(None, mask_mod, (batch, heads, queries, keys))
+        keep, arrays = arrays_of(program)
         _core.show_blocks(
-            program.mask, program.declared(), arrays, q_length, kv_length, q_block, kv_block, as_array(kinds),
+            expand(program.mask, True), program.declared(), arrays, queries, keys, q_block, kv_block, as_array(kinds),
             torch.get_num_threads(),
         )  # fmt: skip
+        return kinds
+
+    def _work_out(self):
+        kinds = self.block_kinds(*self.BLOCK_SIZE)
         partial = (kinds == 1) if self._separate_full else (kinds != 0)
         lists = self._lists
         lists["kv_num_blocks"], lists["kv_indices"] = ordered(partial)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from .._program import Scalars, trace
+from .._program import expand, trace
 from ._block_lists import pair
 from ._block_mask import DEFAULT_BLOCK, BlockMask
-from ._tensors import Tracing, as_array, tensors_of
+from ._tensors import Tracing, arrays_of, as_array
 
 
 def _is_cpu(device):
@@ -74,10 +74,9 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
     with Tracing():
         sizes = (batch, heads, Q_LEN, KV_LEN)
-        program = trace(mod_fn, None, sizes, True) if is_score_mod else trace(None, mod_fn, sizes, True)
+        program = trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)
     result = torch.empty(sizes, dtype=torch.bool, device="cpu")
-    scalars = Scalars(program.scalars)
-    arrays = [as_array(t) for t in tensors_of(program.captures)] + scalars.arrays
+    keep, arrays = arrays_of(program)
     text = program.score_mod if is_score_mod else program.mask
-    _core.show_pairs(text, is_score_mod, program.declared(), arrays, as_array(result))
+    _core.show_pairs(expand(text, True), is_score_mod, program.declared(), arrays, as_array(result))
     return result

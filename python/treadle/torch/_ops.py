@@ -7,13 +7,14 @@ Shapes alone are known while a graph is made; the kernels run when the graph doe
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from .._captures import Buffer
-from .._program import Program, trace
+from .._layouts import Layouts
+from .._program import Program, trace, with_indices
 from ._attention import (
     Call,
     _compute_type,
+    empty_in_order_of,
     run_backward,
     run_forward,
 )
@@ -31,49 +32,47 @@ torch.library.define(
 )
 
 
-def _call_of(q, k, captures, score_mod, mask, kinds, integers, reals, scale) -> Call:
+_layouts = Layouts(64)  # of all compiled and exported models
+
+
+def _run(arguments, captures, run):
+    """run(call) of what an operation was given."""
+    score_mod, mask, kinds, integers, reals, scale = arguments
     whole, real = iter(integers), iter(reals)
     scalars = tuple([next(whole) if kind == "i" else next(real) for kind in kinds])
     buffers = tuple([Buffer(t, _names[t.dtype], tuple(t.shape)) for t in captures])
-    program = Program(score_mod, mask, buffers, scalars, False)
-    sizes = (q.size(0), q.size(1), q.size(2), k.size(2))
-    return Call(program, scale, None, torch.get_num_threads(), True, True, sizes)
+    program = Program(score_mod, mask, buffers, scalars)
+    threads = torch.get_num_threads()
+    return with_indices(program, lambda wrap: run(Call(program, scale, _layouts, wrap, True, threads)))
 
 
 @torch.library.impl("treadle::attention", "cpu")
-def _forward(q, k, v, captures, score_mod, mask, kinds, integers, reals, scale):
-    call = _call_of(q, k, captures, score_mod, mask, kinds, integers, reals, scale)
-    return run_forward(call, q, k, v, captures, lse=True)
+def _forward(q, k, v, captures, *arguments):
+    return _run(arguments, captures, lambda call: run_forward(call, q, k, v, captures, lse=True))
 
 
 @torch.library.register_fake("treadle::attention")
 def _forward_shapes(q, k, v, captures, score_mod, mask, kinds, integers, reals, scale):
-    out = _like(q, (*q.shape[:3], v.shape[3]))
+    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
     rows = q.new_empty(q.shape[:3], dtype=_compute_type(q, k, v))
     return out, rows, torch.empty_like(rows)
 
 
-def _like(t: Tensor, shape) -> Tensor:
-    order = sorted(range(3), key=lambda d: t.stride(d), reverse=True) + [3]
-    back = [order.index(d) for d in range(4)]
-    return t.new_empty([shape[d] for d in order]).permute(back)
-
-
 @torch.library.impl("treadle::attention_backward", "cpu")
-def _backward(
-    q, k, v, captures, score_mod, mask, kinds, integers, reals, scale, out, lse, dout, dlse, gradients
-):
-    call = _call_of(q, k, captures, score_mod, mask, kinds, integers, reals, scale)
-    if dlse is not None:
-        dlse = torch.where(torch.isneginf(lse), torch.zeros_like(dlse), dlse)
-    return run_backward(call, q, k, v, captures, out, lse, dout, dlse, tuple(gradients))
+def _backward(q, k, v, captures, *rest):
+    *arguments, out, lse, dout, dlse, gradients = rest
+
+    def run(call):
+        return run_backward(call, q, k, v, captures, out, lse, dout, dlse, tuple(gradients))
+
+    return _run(arguments, captures, run)
 
 
 @torch.library.register_fake("treadle::attention_backward")
 def _backward_shapes(
     q, k, v, captures, score_mod, mask, kinds, integers, reals, scale, out, lse, dout, dlse, gradients
 ):
-    results = [_like(t, t.shape) for t in (q, k, v)]
+    results = [empty_in_order_of(t, t.shape) for t in (q, k, v)]
     return results + [captures[i].new_empty(captures[i].shape) for i in gradients]
 
 
@@ -109,7 +108,7 @@ torch.library.register_autograd("treadle::attention", _differentiate, setup_cont
 def compiled_call(q, k, v, score_mod, mask_mod, scale):
     """out, lse, max, as one operation of the graph that is being made. Sizes may be symbols: nothing depends on them."""
     with Tracing():
-        program = trace(score_mod, mask_mod, (None, None, None, None), wrap=True)
+        program = trace(score_mod, mask_mod, (None, None, None, None))
     kinds = "".join(["i" if isinstance(x, int) else "f" for x in program.scalars])
     integers = [x for x in program.scalars if isinstance(x, int)]
     reals = [x for x in program.scalars if not isinstance(x, int)]

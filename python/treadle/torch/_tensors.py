@@ -7,8 +7,8 @@ from torch.overrides import TorchFunctionMode
 
 from .._captures import Buffer, Capture, Partial, read, register_buffers, trace_of
 from .._errors import TraceError, where_in_user_code
-from .._functions import find_trace, functions, to_kind
-from .._program import Array, types
+from .._functions import functions, to_kind
+from .._program import Array, Program, types
 from .._value import BOOLEAN, INTEGER, REAL, Value
 
 _names = {
@@ -36,6 +36,12 @@ def _buffer(x):
 
 
 register_buffers(_buffer)
+
+
+def arrays_of(program: Program) -> tuple:
+    """The tensors that a program reads, to be kept, and what a compiled function takes for all its captures."""
+    tensors = tensors_of(program.captures)
+    return tensors, [*map(as_array, tensors), *program.scalars]
 
 
 def tensors_of(captures) -> list:
@@ -173,7 +179,7 @@ class Tracing(TorchFunctionMode):
         if func is _read_element and type(args[0]) is torch.Tensor:
             trace = trace_of(args[1])
             return func(*args) if trace is None else read(trace, _buffer(args[0]), args[1])
-        if find_trace(args) is not None or (kwargs and find_trace(kwargs.values()) is not None):
+        if trace_of(*args) is not None or (kwargs and trace_of(*kwargs.values()) is not None):
             return call(func, args, kwargs)
         name = getattr(func, "__name__", "")
         if name.endswith("_"):

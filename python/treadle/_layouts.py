@@ -1,0 +1,39 @@
+"""Layouts kept between calls: the part of a call that depends on lengths and on what a mask reads."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Optional
+
+from . import _core
+from ._program import Program
+
+
+class Layouts:
+    """Those of one mask, or of a few. One is made anew when something that its mask reads has changed."""
+
+    def __init__(self, most: int = 16):
+        self._most = most
+        self._kept: dict = {}
+
+    def get(self, program: Program, function: _core.Function, inputs, arrays, threads: int, wrap: bool) -> Optional[_core.Layout]:
+        """None if there is no mask, or if changes of what it reads cannot be told: then each call works its own out."""
+        if not program.mask:
+            return None
+        read = [program.captures[i].object for i in program.mask_captures()]
+        try:
+            state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
+        except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
+            return None
+        scalars = program.mask_scalars()
+        q, k, v = inputs
+        key = (program.mask, wrap, q[2][:3], k[2][2], q[1], k[1], v[1])
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == state and kept[1] == scalars:
+            if all([a() is b for a, b in zip(kept[2], read)]):
+                return kept[3]
+        layout = function.layout(q, k, v, arrays, threads)
+        if len(self._kept) >= self._most:
+            self._kept.clear()
+        self._kept[key] = (state, scalars, [weakref.ref(t) for t in read], layout)
+        return layout
