@@ -52,7 +52,6 @@ int main() {
   Options options;
   options.score_mod = mods::relative_bias({"table", table}, reach);
   options.mask = mods::causal();
-  options.lse = true;
   options.gradients = {"table"};
   const Attention attend = compile(options);
 
@@ -65,7 +64,7 @@ int main() {
   double last = 0;
   Tensor dout(DType::f32, target.shape());
   for (int step = 0; step <= steps; ++step) {
-    const Forward y = attend.forward({q, k, v});
+    const Forward y = attend.forward({q, k, v}, {.lse = true});
     last = loss_of(y.out, target, dout);
     if (step == 0) first = last;
     if (step % 10 == 0) std::printf("step %2d   loss %.1e\n", step, last);

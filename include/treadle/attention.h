@@ -45,10 +45,9 @@ enum class Save : std::uint8_t {
 };
 
 struct Options {
-  ScoreMod score_mod;             // leaves scores as they are
-  MaskMod mask;                   // everything sees everything
-  std::optional<double> scale;    // 1 / sqrt(dim)
-  bool lse = false, max = false;  // outputs wanted besides out; backward needs lse
+  ScoreMod score_mod;           // leaves scores as they are
+  MaskMod mask;                 // everything sees everything
+  std::optional<double> scale;  // 1 / sqrt(dim)
   Save save = Save::lse;
   std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
   Backend backend = Backend::cpu;
@@ -64,6 +63,7 @@ struct Call {
   std::vector<Capture> captures;  // bound instead of those that were given when compiled, by name
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
   Layout layout;                       // worked out for the call
+  bool lse = false, max = false;       // what forward returns besides out; backward needs lse
 };
 
 struct Forward {
@@ -71,7 +71,8 @@ struct Forward {
   Tensor lse, max;  // [batch, heads, queries], f32 or f64; empty unless asked for
 };
 
-// Memory of the caller's for the results. Strides are free, but no two elements may share memory.
+// Memory of the caller's for the results; lse and max are written if there is a view for them.
+// Strides are free, but no two elements may share memory.
 struct ForwardViews {
   View out;
   std::optional<View> lse, max;

@@ -21,8 +21,7 @@ namespace {
 
 std::atomic<bool> serial{false};
 
-Attention compile_with(const FunctionOptions& given, const std::vector<std::string>& gradients,
-                       bool lse, bool max) {
+Attention compile_with(const FunctionOptions& given, const std::vector<std::string>& gradients) {
   // Stands in for what each call binds: only element type and rank matter.
   static const std::int64_t zero = 0;
   std::vector<Capture> captures;
@@ -30,7 +29,7 @@ Attention compile_with(const FunctionOptions& given, const std::vector<std::stri
     const Dims none(static_cast<std::size_t>(declared.rank), 0);
     captures.emplace_back(declared.name, ConstView(&zero, declared.dtype, none));
   }
-  Options options{.scale = given.scale, .lse = lse, .max = max, .gradients = gradients};
+  Options options{.scale = given.scale, .gradients = gradients};
   if (!given.score_mod.empty()) options.score_mod = parse(given.score_mod, captures);
   if (!given.mask.empty()) options.mask = parse(given.mask, captures);
   return compile(options);
@@ -64,21 +63,15 @@ void stay_serial() { serial = true; }
 
 Function::Function(const FunctionOptions& options) : options_(options) {
   // Mistakes in the texts are told here.
-  for (const CaptureInfo& capture : compile_with(options, {}, false, false).captures())
+  for (const CaptureInfo& capture : compile_with(options, {}).captures())
     read_.push_back(capture.name);
   std::ranges::copy_if(options.gradients, std::back_inserter(learned_),
                        [&](const std::string& name) { return reads(name); });
+  compiled_ = compile_with(options, learned_);
 }
 
 bool Function::reads(const std::string& name) const {
   return std::ranges::find(read_, name) != read_.end();
-}
-
-const Attention& Function::compiled(bool lse, bool max) const {
-  const std::lock_guard lock(mutex_);
-  std::optional<Attention>& kept = compiled_[(lse ? 1 : 0) + (max ? 2 : 0)];
-  if (!kept) kept = compile_with(options_, learned_, lse, max);
-  return *kept;
 }
 
 Call Function::call_of(const Tensors& tensors, const Layout& layout, int threads) const {
@@ -91,13 +84,12 @@ Call Function::call_of(const Tensors& tensors, const Layout& layout, int threads
 }
 
 Layout Function::layout(const Tensors& tensors, int threads) const {
-  return compiled(true, false).layout(tensors.inputs, call_of(tensors, {}, threads));
+  return compiled_->layout(tensors.inputs, call_of(tensors, {}, threads));
 }
 
 void Function::forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
                        int threads) const {
-  compiled(results.lse.has_value(), results.max.has_value())
-      .forward_into(results, tensors.inputs, call_of(tensors, layout, threads));
+  compiled_->forward_into(results, tensors.inputs, call_of(tensors, layout, threads));
 }
 
 void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
@@ -112,8 +104,8 @@ void Function::backward(const Tensors& tensors, const Layout& layout, const Save
       base::copy(gradient, Tensor(gradient.dtype(), gradient.shape()));
     }
   }
-  compiled(true, false)
-      .backward_into(views, tensors.inputs, saved, dout, dlse, call_of(tensors, layout, threads));
+  compiled_->backward_into(views, tensors.inputs, saved, dout, dlse,
+                           call_of(tensors, layout, threads));
 }
 
 void show_pairs(const std::string& text, bool is_score_mod, const std::vector<Declared>& declared,

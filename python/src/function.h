@@ -1,10 +1,8 @@
 // A compiled attention function as Python sees it: mods are text, captures come in a fixed order.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,21 +51,17 @@ class Function {
   void backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
                 const ConstView& dout, const std::optional<ConstView>& dlse,
                 const std::vector<View>& results, int threads) const;
-  [[nodiscard]] std::string describe() const { return compiled(true, false).describe(); }
+  [[nodiscard]] std::string describe() const { return compiled_->describe(); }
 
  private:
   [[nodiscard]] Call call_of(const Tensors& tensors, const Layout& layout, int threads) const;
-  // With these outputs, made when first wanted; all of them share kernels.
-  [[nodiscard]] const Attention& compiled(bool lse, bool max) const;
-
   // Whether the mods read this capture: one that is declared may have no effect.
   [[nodiscard]] bool reads(const std::string& name) const;
 
   FunctionOptions options_;
   std::vector<std::string> read_;     // names of captures
   std::vector<std::string> learned_;  // those of options_.gradients that are read
-  mutable std::mutex mutex_;
-  mutable std::array<std::optional<Attention>, 4> compiled_;
+  std::optional<Attention> compiled_;
 };
 
 // Which pairs the mask shows: [batch, heads, queries, keys] of bool. Of a score mod, where it makes

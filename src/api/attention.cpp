@@ -28,11 +28,11 @@ Forward Attention::forward(const Inputs& inputs, const Call& call) const {
   const Shapes shapes = api::shapes_of(*compiled_, "forward", inputs);
   Forward result{Tensor(shapes.out.dtype, shapes.out.shape), Tensor(), Tensor()};
   ForwardViews views{result.out.view(), std::nullopt, std::nullopt};
-  if (compiled_->lse) {
+  if (call.lse) {
     result.lse = Tensor(shapes.lse.dtype, shapes.lse.shape);
     views.lse = result.lse;
   }
-  if (compiled_->max) {
+  if (call.max) {
     result.max = Tensor(shapes.max.dtype, shapes.max.shape);
     views.max = result.max;
   }
@@ -44,16 +44,6 @@ void Attention::forward_into(const ForwardViews& results, const Inputs& inputs,
                              const Call& call) const {
   const Shapes shapes = api::shapes_of(*compiled_, "forward", inputs);
   api::check_result("forward", "out", results.out, shapes.out);
-  if (results.lse.has_value() != compiled_->lse) {
-    base::fail(
-        "forward: lse was {}asked for when compiled, {} view for it is given; the two go together",
-        compiled_->lse ? "" : "not ", results.lse ? "a" : "no");
-  }
-  if (results.max.has_value() != compiled_->max) {
-    base::fail(
-        "forward: max was {}asked for when compiled, {} view for it is given; the two go together",
-        compiled_->max ? "" : "not ", results.max ? "a" : "no");
-  }
   if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
   if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
   api::run_forward(*compiled_, "forward", results, inputs, call);

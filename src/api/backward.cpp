@@ -22,8 +22,7 @@ void check(const Attention::Compiled& compiled, const Given& given, const Shapes
   if (compiled.save == Save::lse) {
     api::check_tensor("backward", "out", given.saved.out, shapes.out);
     if (given.saved.lse.shape() == Dims{0}) {
-      base::fail(
-          "backward: no lse is given; it is what forward gives when compiled with Options::lse");
+      base::fail("backward: saved.lse is empty; forward returns it when Call::lse is set");
     }
     api::check_tensor("backward", "lse", given.saved.lse, shapes.lse);
   }

@@ -88,8 +88,6 @@ Attention compile(const Options& options) {
   compiled->captures = captures->captures();
   compiled->gradients = options.gradients;
   compiled->scale = options.scale;
-  compiled->lse = options.lse;
-  compiled->max = options.max;
   compiled->save = options.save;
   compiled->backend = options.backend;
   if (options.backend == Backend::cpu) {

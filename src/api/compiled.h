@@ -18,7 +18,6 @@ struct Attention::Compiled {
   std::vector<Capture> captures;  // as given when compiled, each with its name
   std::vector<std::string> gradients;
   std::optional<double> scale;
-  bool lse = false, max = false;
   Save save = Save::lse;
   Backend backend = Backend::reference;
   std::unique_ptr<const api::Cpu> cpu;  // of Backend::cpu

@@ -41,12 +41,12 @@ double error_of(const Case& given, const std::shared_ptr<Executor>& executor) {
   c.length = std::min<std::int64_t>(c.length, 160);
   const Tensor q = input(c, 1), k = input(c, 2), v = input(c, 3), dout = input(c, 4);
   const auto gradients = [&](Backend backend) {
-    Options options{.mask = c.mask, .lse = true, .backend = backend};
+    Options options{.mask = c.mask, .backend = backend};
     const bool exact = backend == Backend::reference;
     const auto as = [&](const Tensor& t) { return base::convert(t, exact ? DType::f64 : c.dtype); };
     const Tensor x = as(q), y = as(k), z = as(v), g = as(dout);
     const Attention attention = compile(options);
-    const Call call{.captures = {}, .executor = executor};
+    const Call call{.executor = executor, .lse = true};
     const Forward forward = attention.forward({x, y, z}, call);
     return attention.backward({x, y, z}, {forward.out, forward.lse}, g, std::nullopt, call);
   };
@@ -79,7 +79,7 @@ Measured measure(const Case& c, Executor& executor) {
 
   const Tensor q = input(c, 1), k = input(c, 2), v = input(c, 3), dout = input(c, 4);
   const Inputs inputs{q, k, v};
-  Options options{.mask = c.mask, .lse = true};
+  Options options{.mask = c.mask};
   const Attention plain = compile(options);
   if (c.learned) {
     options.score_mod = c.learned(c);
@@ -88,7 +88,8 @@ Measured measure(const Case& c, Executor& executor) {
   const Attention attention = compile(options);
   const Call call{.captures = {},
                   .executor = shared,
-                  .layout = attention.layout(inputs, {.captures = {}, .executor = shared})};
+                  .layout = attention.layout(inputs, {.captures = {}, .executor = shared}),
+                  .lse = true};
   const Forward forward = attention.forward(inputs, call);
   Tensor dq(c.dtype, q.shape()), dk(c.dtype, k.shape()), dv(c.dtype, v.shape()), dcapture;
   BackwardViews results{dq, dk, dv, {}};

@@ -55,12 +55,11 @@ struct Results {
   double forward_ms = 0, backward_ms = 0;
 };
 
-Results compute(Options options, const Data& data, const std::shared_ptr<Executor>& executor,
+Results compute(const Options& options, const Data& data, const std::shared_ptr<Executor>& executor,
                 const Report& report, std::string_view type) {
-  options.lse = true;
   const Attention attention = compile(options);
   const Inputs inputs{data.q, data.k, data.v};
-  const Call call{.captures = {}, .executor = executor};
+  const Call call{.executor = executor, .lse = true};
   Results results;
   report(std::string("forward, ").append(type));
   results.forward = timed(results.forward_ms, [&] { return attention.forward(inputs, call); });

@@ -117,10 +117,9 @@ TEST(BackwardInto, Packed) {
   const Tensor dout = random_tensor(2, DType::f32, shape);
   Options options;
   options.mask = mods::causal();
-  options.lse = true;
   const Attention attend = compile(options);
   const Inputs inputs{part(packed, 0), part(packed, 1), part(packed, 2)};
-  const Forward y = attend.forward(inputs);
+  const Forward y = attend.forward(inputs, {.lse = true});
   const Backward expected = attend.backward(inputs, {y.out, y.lse}, dout);
   Tensor beside(DType::f32, packed.shape());
   for (Tensor* target : {&beside, &packed}) {

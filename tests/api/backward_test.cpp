@@ -29,9 +29,8 @@ class BackwardShapes : public testing::TestWithParam<Case> {
   Plain plain{q, k, v};
 
   void expect_agreement(Options options, std::vector<double>* bias) {
-    options.lse = true;
     const Attention attend = compile(options);
-    const Forward y = attend.forward({q, k, v});
+    const Forward y = attend.forward({q, k, v}, {.lse = true});
     const Tensor dout = random_tensor(4, y.out.dtype(), y.out.shape());
     const Tensor dlse = random_tensor(5, y.lse.dtype(), y.lse.shape());
     const Backward g = attend.backward({q, k, v}, {y.out, y.lse}, dout, dlse);
@@ -106,7 +105,6 @@ class Gradients : public testing::Test {
   Options options;
 
   Gradients() {
-    options.lse = true;
     options.score_mod = [gain = Capture("gain", gain), pairs = Capture("pairs", pairs)](
                             Score s, Index, Index h, Index m, Index n) {
       return s * gain(h) + pairs(h, m) * pairs(h, n);
@@ -116,7 +114,7 @@ class Gradients : public testing::Test {
   Backward gradients_of(const std::vector<std::string>& names) {
     options.gradients = names;
     const Attention attend = compile(options);
-    const Forward y = attend.forward({x, x, x});
+    const Forward y = attend.forward({x, x, x}, {.lse = true});
     return attend.backward({x, x, x}, {y.out, y.lse}, x);
   }
 };
@@ -154,7 +152,7 @@ TEST_F(Gradients, TwiceTheSame) {
 
 TEST_F(Gradients, NoDlseIsOneOfZeros) {
   const Attention attend = compile(options);
-  const Forward y = attend.forward({x, x, x});
+  const Forward y = attend.forward({x, x, x}, {.lse = true});
   const Tensor zeros(DType::f32, y.lse.shape());
   const Backward without = attend.backward({x, x, x}, {y.out, y.lse}, x);
   const Backward with = attend.backward({x, x, x}, {y.out, y.lse}, x, zeros);

@@ -70,13 +70,12 @@ TEST(Rebinding, GradientsHaveTheShapeOfTheCall) {
   const Tensor small(DType::f64, {2, 5});
   const Tensor large(DType::f64, {7, 9});
   Options options;
-  options.lse = true;
   options.score_mod = [table = Capture("table", small)](Score s, Index, Index h, Index q, Index) {
     return s + table(h, q);
   };
   options.gradients = {"table"};
   const Attention attend = compile(options);
-  const Call call{.captures = {{"table", large}}, .executor = {}};
+  const Call call{.captures = {{"table", large}}, .lse = true};
   const Forward y = attend.forward({x, x, x}, call);
   EXPECT_EQ(attend.backward({x, x, x}, {y.out, y.lse}, x, {}, call).of("table").shape(),
             (Dims{7, 9}));
@@ -131,12 +130,11 @@ class Shapes : public testing::Test {
 
 TEST_F(Shapes, AreThoseOfTheResults) {
   Options options;
-  options.lse = options.max = true;
   const Attention attend = compile(options);
   // From types and shapes alone: there is no data to touch.
   const treadle::Shapes shapes = attend.shapes(
       {DType::f16, {2, 6, 5, 4}}, {DType::f64, {1, 2, 7, 4}}, {DType::f32, {1, 2, 7, 3}});
-  const Forward y = attend.forward({q, k, v});
+  const Forward y = attend.forward({q, k, v}, {.lse = true, .max = true});
   expect_same(shapes.out, y.out);
   expect_same(shapes.lse, y.lse);
   expect_same(shapes.max, y.max);
@@ -164,7 +162,6 @@ class Threads : public testing::Test {
   Options options;
 
   Threads() {
-    options.lse = true;
     options.mask = [](Index, Index, Index m, Index n) { return m + 6 >= n; };
     options.score_mod = mods::alibi({"slopes", slopes});
   }
@@ -174,7 +171,7 @@ class Threads : public testing::Test {
     Backward g;
   };
   Both run(const Attention& attend, std::shared_ptr<Executor> executor) const {
-    const Call call{.captures = {}, .executor = std::move(executor)};
+    const Call call{.executor = std::move(executor), .lse = true};
     Forward y = attend.forward({q, k, k}, call);
     Backward g = attend.backward({q, k, k}, {y.out, y.lse}, q, {}, call);
     return {std::move(y), std::move(g)};

@@ -187,10 +187,9 @@ TEST_P(Checksum, IsWhatItWas) {
       numbers(5, c.dtype == DType::f64 ? DType::f64 : DType::f32, {c.q[0], c.q[1], c.q[2]});
   Options options = c.options;
   options.target = target;
-  options.lse = options.max = true;
 
   const Attention attention = compile(options);
-  const Forward y = attention.forward({q, k, v});
+  const Forward y = attention.forward({q, k, v}, {.lse = true, .max = true});
   const Backward g = attention.backward({q, k, v}, {y.out, y.lse}, dout, dlse);
   base::Hasher hasher;
   const auto add = [&](const Tensor& tensor) {

@@ -28,8 +28,7 @@ class ForwardShapes : public testing::TestWithParam<Case> {
   Plain plain{q, k, v};
 
   void expect_agreement(Options options) const {
-    options.lse = options.max = true;
-    const Forward y = attention({q, k, v}, options);
+    const Forward y = attention({q, k, v}, options, {.lse = true, .max = true});
     const Plain::Result expected = plain.run();
     expect_near(y.out, expected.out, c.tolerance);
     // Rows are kept in the type of the sums, so their errors are those of f32 at most.
@@ -109,17 +108,13 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Forward, RowsOnlyWhenAskedFor) {
   const Tensor x = random_tensor(1, DType::f32, {1, 1, 3, 2});
-  Options options;
-  const Forward neither = attention({x, x, x}, options);
+  const Forward neither = attention({x, x, x});
   EXPECT_EQ(neither.lse.count(), 0);
   EXPECT_EQ(neither.max.count(), 0);
-  options.max = true;
-  const Forward max = attention({x, x, x}, options);
+  const Forward max = attention({x, x, x}, {}, {.max = true});
   EXPECT_EQ(max.lse.count(), 0);
   EXPECT_EQ(max.max.shape(), (Dims{1, 1, 3}));
-  options.max = false;
-  options.lse = true;
-  EXPECT_EQ(attention({x, x, x}, options).lse.shape(), (Dims{1, 1, 3}));
+  EXPECT_EQ(attention({x, x, x}, {}, {.lse = true}).lse.shape(), (Dims{1, 1, 3}));
 }
 
 TEST(Forward, DefaultScaleIsThatOfTheDim) {

@@ -17,10 +17,7 @@ class HeldLayout : public testing::Test {
   Tensor k = random_tensor(2, DType::f32, {2, 2, 90, 8});
   Options options;
 
-  HeldLayout() {
-    options.mask = mods::causal_lower_right(60, 90);
-    options.lse = options.max = true;
-  }
+  HeldLayout() { options.mask = mods::causal_lower_right(60, 90); }
   static void expect_same(const Forward& a, const Forward& b) {
     EXPECT_TRUE(same_bits(a.out, b.out));
     EXPECT_TRUE(same_bits(a.lse, b.lse));
@@ -32,10 +29,14 @@ TEST_F(HeldLayout, GivesWhatACallWorksOutItself) {
   const Attention attend = compile(options);
   const Layout layout = attend.layout({q, k, k});
   EXPECT_FALSE(layout.empty());
-  const Forward expected = attend.forward({q, k, k});
-  for (int i = 0; i < 3; ++i) expect_same(attend.forward({q, k, k}, {.layout = layout}), expected);
+  const Forward expected = attend.forward({q, k, k}, {.lse = true, .max = true});
+  for (int i = 0; i < 3; ++i)
+    expect_same(attend.forward({q, k, k}, {.layout = layout, .lse = true, .max = true}), expected);
   const Layout copy = layout;
-  expect_same(attend.forward({q, k, k}, {.executor = tbb_executor(3), .layout = copy}), expected);
+  expect_same(
+      attend.forward({q, k, k},
+                     {.executor = tbb_executor(3), .layout = copy, .lse = true, .max = true}),
+      expected);
 }
 
 // Only lengths and the mask count: types, dims, key heads, values and scales do not.
@@ -48,23 +49,26 @@ TEST_F(HeldLayout, FitsOtherInputsOfTheSameLengths) {
   options.scale = 0.1;
   options.score_mod = mods::soft_cap(2);
   const Attention other = compile(options);
-  expect_same(other.forward({q2, k2, v2}, {.layout = layout}), other.forward({q2, k2, v2}));
+  expect_same(other.forward({q2, k2, v2}, {.layout = layout, .lse = true, .max = true}),
+              other.forward({q2, k2, v2}, {.lse = true, .max = true}));
 }
 
 TEST_F(HeldLayout, OutlivesWhatItWasMadeBy) {
   const Layout layout = [&] { return compile(options).layout({q, k, k}); }();
-  expect_same(compile(options).forward({q, k, k}, {.layout = layout}),
-              attention({q, k, k}, options));
+  expect_same(compile(options).forward({q, k, k}, {.layout = layout, .lse = true, .max = true}),
+              attention({q, k, k}, options, {.lse = true, .max = true}));
 }
 
 TEST_F(HeldLayout, FollowsTheCaptures) {
   options.mask = mods::window(Capture("size", 5));
   const Attention attend = compile(options);
-  const Call wide{.captures = {{"size", 40}}};
+  const Call wide{.captures = {{"size", 40}}, .lse = true, .max = true};
   const Layout layout = attend.layout({q, k, k}, wide);
   EXPECT_GT(layout.density(), attend.layout({q, k, k}).density());
-  expect_same(attend.forward({q, k, k}, {.captures = {{"size", 40}}, .layout = layout}),
-              attend.forward({q, k, k}, wide));
+  expect_same(
+      attend.forward({q, k, k},
+                     {.captures = {{"size", 40}}, .layout = layout, .lse = true, .max = true}),
+      attend.forward({q, k, k}, wide));
 }
 
 TEST_F(HeldLayout, SaysWhatIsInIt) {
@@ -87,7 +91,7 @@ TEST_F(HeldLayout, ForNoQueriesOrNoKeys) {
   const Layout a = attend.layout({no_queries, k, k});
   EXPECT_EQ(attend.forward({no_queries, k, k}, {.layout = a}).out.count(), 0);
   const Layout b = attend.layout({q, no_keys, no_keys});
-  const Forward y = attend.forward({q, no_keys, no_keys}, {.layout = b});
+  const Forward y = attend.forward({q, no_keys, no_keys}, {.layout = b, .lse = true, .max = true});
   for (const float x : y.out.data<float>()) EXPECT_EQ(x, 0);
 }
 
@@ -112,7 +116,6 @@ TEST_F(HeldLayout, OfAnotherMaskIsRefused) {
   options.mask = mods::window(9);
   Tensor out = random_tensor(7, DType::f32, {2, 4, 60, 8});
   const Tensor before = out.clone();
-  options.lse = options.max = false;
   EXPECT_ERROR(compile(options).forward_into({out, {}, {}}, {q, k, k}, {.layout = layout}),
                "forward: the layout was made for another mask; Attention::layout makes the one it "
                "needs");

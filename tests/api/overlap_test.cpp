@@ -52,9 +52,8 @@ TEST_F(Overlap, OutPartlyOverKeys) {
 }
 
 TEST_F(Overlap, RowsOverKeys) {
-  options.lse = options.max = true;
   const Attention attend = compile(options);
-  const Forward expected = attend.forward({q, k, v});
+  const Forward expected = attend.forward({q, k, v}, {.lse = true, .max = true});
   Tensor keys = k.clone();
   Tensor values = v.clone();
   const View lse(keys.data<float>().data() + 7, {2, 2, 130});
@@ -94,9 +93,8 @@ TEST_F(Overlap, OutOverWhatTheMaskReads) {
 
 // out, lse and max of a row side by side.
 TEST_F(Overlap, ResultsInterleaved) {
-  options.lse = options.max = true;
   const Attention attend = compile(options);
-  const Forward expected = attend.forward({q, k, v});
+  const Forward expected = attend.forward({q, k, v}, {.lse = true, .max = true});
   Tensor memory(DType::f32, {2, 130, 2, 10});
   float* data = memory.data<float>().data();
   const View out(data, {2, 2, 130, 8}, {2600, 10, 20, 1});

@@ -36,7 +36,6 @@ Tensor contiguous(const ConstView& view) { return base::convert(view, view.dtype
 Attention causal() {
   Options options;
   options.mask = mods::causal();
-  options.lse = options.max = true;
   return compile(options);
 }
 
@@ -45,8 +44,8 @@ void expect_as_contiguous(const ConstView& q, const ConstView& k, const ConstVie
   const Tensor ck = contiguous(k);
   const Tensor cv = contiguous(v);
   const Attention attend = causal();
-  const Forward y = attend.forward({q, k, v});
-  const Forward expected = attend.forward({cq, ck, cv});
+  const Forward y = attend.forward({q, k, v}, {.lse = true, .max = true});
+  const Forward expected = attend.forward({cq, ck, cv}, {.lse = true, .max = true});
   EXPECT_TRUE(same_bits(y.out, expected.out));
   EXPECT_TRUE(same_bits(y.lse, expected.lse));
   const Tensor dout = random_tensor(9, y.out.dtype(), y.out.shape());
@@ -105,9 +104,8 @@ TEST(Strides, CapturesToo) {
   const auto with = [&](const ConstView& view) {
     options.score_mod = [view](Score s, Index, Index h, Index q, Index) { return s + view(h, q); };
     options.gradients = {"c0"};
-    options.lse = true;
     const Attention attend = compile(options);
-    Forward y = attend.forward({x, x, x});
+    Forward y = attend.forward({x, x, x}, {.lse = true, .max = true});
     Backward g = attend.backward({x, x, x}, {y.out, y.lse}, x);
     return std::pair(std::move(y), std::move(g));
   };
@@ -122,7 +120,7 @@ TEST(Strides, ForwardIntoTheCallersMemory) {
   const Tensor k = random_tensor(2, DType::f32, {2, 2, 6, 3});
   const Tensor v = random_tensor(3, DType::f32, {2, 2, 6, 7});
   const Attention attend = causal();
-  const Forward expected = attend.forward({q, k, v});
+  const Forward expected = attend.forward({q, k, v}, {.lse = true, .max = true});
   Tensor out(DType::f32, {2, 5, 4, 7});
   Tensor lse(DType::f32, {2, 4, 5});
   Tensor max(DType::f32, {2, 5, 8});
@@ -148,14 +146,13 @@ TEST(Strides, BackwardIntoTheCallersMemory) {
   const Tensor slopes = random_tensor(4, DType::f16, {4});
   const Tensor gate = random_tensor(5, DType::f64, {});
   Options options;
-  options.lse = true;
   options.score_mod = [a = Capture("slopes", slopes), b = Capture("gate", gate)](
                           Score s, Index, Index h, Index m, Index n) {
     return s * b + a(h) * (n - m);
   };
   options.gradients = {"slopes", "gate"};
   const Attention attend = compile(options);
-  const Forward y = attend.forward({q, k, v});
+  const Forward y = attend.forward({q, k, v}, {.lse = true, .max = true});
   const Tensor dout = random_tensor(6, DType::f32, y.out.shape());
   const Backward expected = attend.backward({q, k, v}, {y.out, y.lse}, dout);
   Tensor dq(DType::f32, {2, 5, 4, 3});

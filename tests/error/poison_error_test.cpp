@@ -65,7 +65,6 @@ TEST_F(PoisonErrors, AnEmptyBuffer) {
 }
 
 TEST_F(PoisonErrors, BackwardToo) {
-  options.lse = true;
   options.score_mod = [this](Score s, Index, Index, Index q, Index) { return s + three(q); };
   const Tensor rows(DType::f32, {1, 1, 4});
   expect_error([&] { (void)compile(options).backward({x, x, x}, {x, rows}, x); },
@@ -87,7 +86,6 @@ TEST_F(PoisonErrors, ABufferThatTheCallMadeTooShort) {
 
 // What the mask hides, and what where() does not choose, may read anywhere.
 TEST_F(PoisonErrors, NotWhereItDoesNotMatter) {
-  options.lse = true;
   options.gradients = {"three"};
   options.score_mod = [this](Score s, Index, Index, Index q, Index kv) {
     return where(kv < 2, s + three(q), s + three(q + 1) * 2);
@@ -96,12 +94,11 @@ TEST_F(PoisonErrors, NotWhereItDoesNotMatter) {
     return q < 3 && (kv < 2 || q < 2) && (q < 3 || three(q) == 0);
   };
   const Attention attend = compile(options);
-  const Forward y = attend.forward({x, x, x});
+  const Forward y = attend.forward({x, x, x}, {.lse = true, .max = true});
   EXPECT_NO_THROW((void)attend.backward({x, x, x}, {y.out, y.lse}, x));
 }
 
 TEST_F(PoisonErrors, NothingIsWrittenByForward) {
-  options.lse = options.max = true;
   options.score_mod = [this](Score s, Index, Index, Index q, Index) { return s + three(q); };
   Tensor out(DType::f32, {1, 1, 4, 2});
   Tensor lse(DType::f32, {1, 1, 4});

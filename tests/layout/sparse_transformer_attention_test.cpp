@@ -183,11 +183,10 @@ TEST(SparseTransformerAttention, ARowThatSeesNothingIsZero) {
   layout.mask = [](const BlockCell& cell) { return cell.column < cell.row; };
   Options options;
   options.mask = to_mask(layout);
-  options.lse = true;
   const Tensor zeros(DType::f64, {1, 1, 8, 1});
   Tensor v(DType::f64, {1, 1, 8, 1});
   for (double& x : v.data<double>()) x = 1;
-  const Forward y = attention({zeros, zeros, v}, options);
+  const Forward y = attention({zeros, zeros, v}, options, {.lse = true});
   EXPECT_EQ(y.out.at<double>({0, 0, 0, 0}), 0.0);
   EXPECT_EQ(y.lse.at<double>({0, 0, 0}), -std::numeric_limits<double>::infinity());
   EXPECT_NEAR(y.out.at<double>({0, 0, 7, 0}), 1.0, 1e-15);
@@ -207,9 +206,8 @@ TEST(SparseTransformerAttention, Gradients) {
   Options options;
   options.mask = to_mask(local_layout({.window = 8}, length, {.size = 8}));
   options.scale = scale;
-  options.lse = true;
   const Attention compiled = compile(options);
-  const Forward y = compiled.forward({q, k, v});
+  const Forward y = compiled.forward({q, k, v}, {.lse = true});
   const Backward g = compiled.backward({q, k, v}, {y.out, y.lse}, dy);
 
   const auto at = [](const Tensor& t, std::int64_t i) { return t.at<double>({0, 0, i, 0}); };

@@ -33,12 +33,11 @@ Problem random_problem(std::uint64_t seed, DType dtype, const Dims& q, const Dim
 Backward gradients(const Options& given, const Problem& p, bool exact,
                    std::shared_ptr<Executor> executor = {}) {
   Options options = given;
-  options.lse = true;
   options.backend = exact ? Backend::reference : Backend::cpu;
   const auto as = [&](const Tensor& t) { return base::convert(t, exact ? DType::f64 : t.dtype()); };
   const Tensor q = as(p.q), k = as(p.k), v = as(p.v), dout = as(p.dout), dlse = as(p.dlse);
   const Attention attention = compile(options);
-  const Call call{.captures = {}, .executor = std::move(executor)};
+  const Call call{.executor = std::move(executor), .lse = true};
   const Forward y = attention.forward({q, k, v}, call);
   return attention.backward({q, k, v}, {y.out, y.lse}, dout, dlse, call);
 }
@@ -171,15 +170,14 @@ TEST(Backward, WhatComesInForALseOfNothingIsNotLookedAt) {
 TEST(Backward, TwiceOnOneForwardAndBesideOtherCalls) {
   Options options;
   options.mask = mods::causal();
-  options.lse = true;
   const Problem p = random_problem(7, DType::f32, {1, 4, 200, 16}, {1, 2, 200, 16}, 16);
   const Attention attention = compile(options);
-  const Forward y = attention.forward({p.q, p.k, p.v});
+  const Forward y = attention.forward({p.q, p.k, p.v}, {.lse = true});
   const Backward first = attention.backward({p.q, p.k, p.v}, {y.out, y.lse}, p.dout);
   const auto executor = tbb_executor(4);
   std::atomic<int> equal{0};
   executor->run(12, [&](std::int64_t) {
-    const Forward again = attention.forward({p.q, p.k, p.v});
+    const Forward again = attention.forward({p.q, p.k, p.v}, {.lse = true});
     equal +=
         same(first, attention.backward({p.q, p.k, p.v}, {again.out, again.lse}, p.dout)) ? 1 : 0;
   });

@@ -76,7 +76,6 @@ class ForwardRun {
   explicit ForwardRun(Mods mods, const std::string& target = "") : mods_(std::move(mods)) {
     options_.score_mod = parse(ir::to_text(mods_.score_mod), named(mods_.score_mod));
     options_.mask = parse(ir::to_text(mods_.mask), named(mods_.mask));
-    options_.lse = options_.max = true;
     options_.target = target;
   }
 
@@ -112,7 +111,8 @@ class ForwardRun {
   }
   // With the layout that a call chooses.
   Rows operator()(const Inputs& inputs, double scale) const {
-    return rows_of(compiled(scale).forward(inputs, {.executor = serial_executor()}));
+    return rows_of(
+        compiled(scale).forward(inputs, {.executor = serial_executor(), .lse = true, .max = true}));
   }
 
   // By the definition, after conversion of the inputs to this type.
@@ -126,7 +126,8 @@ class ForwardRun {
     Options options = options_;
     options.scale = scale;
     options.backend = Backend::reference;
-    return rows_of(attention(inputs, options, {.executor = serial_executor()}));
+    return rows_of(
+        attention(inputs, options, {.executor = serial_executor(), .lse = true, .max = true}));
   }
 
  private:

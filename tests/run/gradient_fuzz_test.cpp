@@ -56,7 +56,6 @@ Functions random_functions(Random& random, std::uint64_t seed) {
   Options options;
   options.score_mod = parse(mods.score_mod, any);
   options.mask = parse(mods.mask, any);
-  options.lse = true;
   for (const CaptureInfo& info : compile(options).captures())
     if (info.dtype == DType::f64) options.gradients.push_back(info.name);
   Options exact = options;
@@ -91,6 +90,7 @@ Problem random_problem(Random& random, const Functions& f, const Sizes& s) {
     p.call.captures.emplace_back(form.name, ConstView(at->second));
   }
   p.call.executor = serial_executor();
+  p.call.lse = true;
   return p;
 }
 

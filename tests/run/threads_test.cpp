@@ -32,9 +32,9 @@ TEST(Callers, OfOneFunction) {
   const Tensor q = random_tensor(1, DType::f32, {1, 4, 60, 12});
   const Tensor k = random_tensor(2, DType::f32, {1, 2, 1500, 12});
   Options options;
-  options.lse = options.max = true;
   options.mask = mods::causal_lower_right(60, 1500);
-  const Forward expected = attention({q, k, k}, options, {.executor = serial_executor()});
+  const Forward expected =
+      attention({q, k, k}, options, {.executor = serial_executor(), .lse = true, .max = true});
   const Attention attend = compile(options);
   std::vector<char> good(8);
   at_once(good.size(), [&](std::size_t i) {
@@ -42,7 +42,7 @@ TEST(Callers, OfOneFunction) {
     for (int round = 0; round < 5; ++round) {
       const std::shared_ptr<Executor> executor =
           i % 3 == 0 ? nullptr : tbb_executor(static_cast<int>(i));
-      const Forward y = attend.forward({q, k, k}, {.executor = executor});
+      const Forward y = attend.forward({q, k, k}, {.executor = executor, .lse = true, .max = true});
       same = same && same_bits(y.out, expected.out) && same_bits(y.lse, expected.lse) &&
              same_bits(y.max, expected.max);
     }
@@ -60,14 +60,14 @@ TEST(Callers, OfManyFunctions) {
     const DType type = i % 2 == 0 ? DType::f32 : DType::bf16;
     const Tensor x = random_tensor(i, type, {2, 2, 50, dim});
     Options options;
-    options.lse = true;
     options.score_mod = [](Score s, Index, Index h, Index q, Index kv) {
       return s + 0.03 * (h + 1) * (kv - q);
     };
     options.mask = mods::window(static_cast<std::int64_t>(i % 4 + 2));
-    const Forward y = attention({x, x, x}, options);
+    const Forward y = attention({x, x, x}, options, {.lse = true, .max = true});
     options.backend = Backend::reference;
-    const Forward expected = attention({x, x, x}, options, {.executor = serial_executor()});
+    const Forward expected =
+        attention({x, x, x}, options, {.executor = serial_executor(), .lse = true, .max = true});
     good[i] = test::largest_difference(y.out, expected.out) < (i % 2 == 0 ? 1e-5 : 2e-2) &&
                       test::largest_difference(y.lse, expected.lse) < 1e-4
                   ? 1
@@ -97,8 +97,10 @@ TEST(Callers, WithCapturesOfTheirOwn) {
   at_once(good.size(), [&](std::size_t i) {
     bool same = true;
     for (int round = 0; round < 10; ++round) {
-      const Forward y = attend.forward(
-          {x, x, x}, {.captures = {{"slopes", ConstView(others[i])}}, .layout = layout});
+      const Forward y = attend.forward({x, x, x}, {.captures = {{"slopes", ConstView(others[i])}},
+                                                   .layout = layout,
+                                                   .lse = true,
+                                                   .max = true});
       same = same && same_bits(y.out, expected[i]);
     }
     good[i] = same ? 1 : 0;
