@@ -56,7 +56,8 @@ void check_layout(std::string_view call, const Attention::Compiled& compiled, co
         "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch "
         "{}, {} heads, {} "
         "queries and {} keys; they must be equal",
-        call, made.batch, made.heads, made.queries, made.keys, e.batch, e.heads, e.queries, e.keys);
+        call, made.batch, made.heads, made.queries.count(), made.keys.count(), e.batch, e.heads,
+        e.queries, e.keys);
   }
   if (layout.held()->mask != compiled.mask.hash())
     base::fail("{}: the layout was made for another mask; Attention::layout makes the one it needs",

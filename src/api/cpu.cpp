@@ -128,7 +128,7 @@ std::shared_ptr<run::ForwardKernels> Cpu::kernels(const Inputs& inputs, const Bi
 void Cpu::forward(const Inputs& inputs, double scale, const Bindings& bound, const Layout& given,
                   const ForwardViews& results, Executor& executor) const {
   const layout::Extent extent = extent_of(inputs);
-  if (extent.batch == 0 || extent.heads == 0 || extent.queries == 0) return;
+  if (extent.batch == 0 || extent.heads == 0 || extent.queries.count() == 0) return;
   const Layout made =
       given.empty() ? make_layout(extent, compute_type(inputs), bound, executor) : given;
   const layout::Layout& layout = made.held()->layout;

@@ -74,7 +74,8 @@ bool Cpu::backward(const Inputs& inputs, const Saved& saved, const ConstView& do
                    const std::optional<ConstView>& dlse, double scale, const Bindings& bound,
                    const Layout& given, const BackwardViews& results, Executor& executor) const {
   const layout::Extent extent = extent_of(inputs);
-  if (extent.batch == 0 || extent.heads == 0 || extent.queries == 0 || extent.keys == 0) {
+  if (extent.batch == 0 || extent.heads == 0 || extent.queries.count() == 0 ||
+      extent.keys.count() == 0) {
     fill_with_zeros(results);
     return true;
   }

@@ -74,7 +74,7 @@ OwnedMask long_mask(const std::string& name, std::int64_t length) {
 void check(const Mask& mask, const Layout& layout) {
   const Tiles& tiles = layout.tiles();
   for (const std::int64_t tile : {std::int64_t{0}, tiles.count() / 3, tiles.count() - 1}) {
-    const std::int64_t keys = layout.extent().keys;
+    const std::int64_t keys = layout.extent().keys.count();
     const std::int64_t zero = 0;
     std::vector<char> inside(static_cast<std::size_t>(keys));
     for (const layout::Run& run : layout.runs(0, 0, tile)) {

@@ -77,11 +77,11 @@ layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Exten
                  request.tile);
     }
     const layout::Choice choice = choose_order(mask, extent, {}, executor);
-    return {choice.order, extent.queries, choice.height};
+    return {choice.order, extent.queries.count(), choice.height};
   }
   const layout::Order order =
       request.order.empty() ? layout::Order() : order_from("mask", request.order);
-  return {order, extent.queries, request.tile == 0 ? usual_height : request.tile};
+  return {order, extent.queries.count(), request.tile == 0 ? usual_height : request.tile};
 }
 
 Report look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
@@ -115,8 +115,8 @@ void print_json(const Report& report) {
                "run_count", "bytes", "build_ms"});
   const auto share = [](double value) { return Cell(value, percent(value)); };
   table.add({report.title,
-             report.extent.queries,
-             report.extent.keys,
+             report.extent.queries.count(),
+             report.extent.keys.count(),
              to_text(tiles.order()),
              tiles.height(),
              share(report.visible),
@@ -131,8 +131,8 @@ void print_json(const Report& report) {
 void print_text(const Report& report, const layout::Picture& drawing) {
   const layout::Tiles& tiles = report.layout.tiles();
   fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
-             report.extent.queries, report.extent.keys, drawing.grid.queries_per_row,
-             drawing.grid.keys_per_column, to_terminal(drawing));
+             report.extent.queries.count(), report.extent.keys.count(),
+             drawing.grid.queries_per_row, drawing.grid.keys_per_column, to_terminal(drawing));
   fmt::print("· empty  ▒ partial  █ full\n");
   fmt::print("{}; {} runs, {} bytes, built in {:.3g} ms; order: {}, tiles of {}\n", work_of(report),
              report.layout.run_count(), report.layout.bytes(), report.build_ms,

@@ -55,7 +55,7 @@ struct Pattern {
 
 MaskMod longformer(const Given& given) {
   auto global = std::make_shared<Tensor>(
-      DType::boolean, Dims{std::max(given.extent().queries, given.extent().keys)});
+      DType::boolean, Dims{std::max(given.extent().queries.count(), given.extent().keys.count())});
   for (const std::int64_t position : given.list("global")) global->at<bool>({position}) = true;
   return patterns::longformer(
       {.reach = given("reach"), .global = Capture("", std::shared_ptr<const Tensor>(global))});
@@ -110,7 +110,7 @@ const std::vector<Pattern>& all_patterns() {
       {"causal", "", "keys up to the query", [](const Given&) { return mods::causal(); }},
       {"causal_lower_right", "", "causal, the last query at the last key",
        [](const Given& p) {
-         return mods::causal_lower_right(p.extent().queries, p.extent().keys);
+         return mods::causal_lower_right(p.extent().queries.count(), p.extent().keys.count());
        }},
       {"local", "window", "the latest keys",
        [](const Given& p) { return patterns::local({.window = p("window")}); }},
@@ -139,7 +139,7 @@ const std::vector<Pattern>& all_patterns() {
       {"bigbird", "block_size=64 reach=1 global=1 random=3 seed=0 heads=1",
        "blocks: nearby, the first ones, some at random",
        [](const Given& p) {
-         return patterns::bigbird({.length = p.extent().keys,
+         return patterns::bigbird({.length = p.extent().keys.count(),
                                    .heads = p("heads"),
                                    .block_size = p("block_size"),
                                    .reach = p("reach"),

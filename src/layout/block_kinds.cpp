@@ -8,7 +8,7 @@ namespace treadle::layout {
 std::vector<BlockKind> block_kinds(const Layout& layout, std::int64_t b, std::int64_t h,
                                    std::int64_t key_block, Tails tails) {
   const Tiles& tiles = layout.tiles();
-  const std::int64_t keys = layout.extent().keys;
+  const std::int64_t keys = layout.extent().keys.count();
   const std::int64_t width = blocks_of(keys, key_block);
   std::vector<BlockKind> kinds(static_cast<std::size_t>(tiles.count() * width), BlockKind::empty);
   for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {

@@ -81,7 +81,7 @@ Selection from_block_lists(const BlockListViews& lists, const Extent& extent) {
                lists.full_kv_indices ? "indices" : "num_blocks",
                lists.full_kv_indices ? "num_blocks" : "indices");
   }
-  const std::int64_t rows = blocks_of(extent.queries, lists.query_block);
+  const std::int64_t rows = blocks_of(extent.queries.count(), lists.query_block);
   const IntegerLists partial("block lists", "kv_indices", lists.kv_indices, lists.kv_num_blocks,
                              extent, rows);
   std::optional<IntegerLists> full;
@@ -92,7 +92,7 @@ Selection from_block_lists(const BlockListViews& lists, const Extent& extent) {
 
   const bool per_batch = partial.per_batch() || (full && full->per_batch());
   const bool per_head = partial.per_head() || (full && full->per_head());
-  const auto width = static_cast<std::size_t>(blocks_of(extent.keys, lists.key_block));
+  const auto width = static_cast<std::size_t>(blocks_of(extent.keys.count(), lists.key_block));
   std::vector<std::vector<Stretch>> stretches;
   for (std::int64_t b = 0; b < (per_batch ? extent.batch : 1); ++b) {
     for (std::int64_t h = 0; h < (per_head ? extent.heads : 1); ++h) {
@@ -100,8 +100,8 @@ Selection from_block_lists(const BlockListViews& lists, const Extent& extent) {
         std::vector<BlockKind> listed(width, BlockKind::empty);
         auto& here = stretches.emplace_back();
         const auto add = [&](const IntegerLists& from, BlockKind kind) {
-          add_blocks(from.read(b, h, row), kind, lists, extent.keys, place_of(b, h, row), listed,
-                     here);
+          add_blocks(from.read(b, h, row), kind, lists, extent.keys.count(), place_of(b, h, row),
+                     listed, here);
         };
         add(partial, BlockKind::partial);
         if (full) add(*full, BlockKind::full);
@@ -127,7 +127,7 @@ BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockLis
   const Layout layout =
       build(mask, extent, Tiles({}, extent.queries, options.query_block), executor);
   const std::int64_t rows = layout.tiles().count();
-  const std::int64_t columns = blocks_of(extent.keys, options.key_block);
+  const std::int64_t columns = blocks_of(extent.keys.count(), options.key_block);
 
   BlockLists lists{.query_block = options.query_block, .key_block = options.key_block};
   struct Output {

@@ -44,7 +44,9 @@ Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool 
                  Executor& executor, const Work& work) {
   check_extent(extent);
   if (tiles.queries() != extent.queries) {
-    base::fail("layout: tiles for {} queries, the extent has {}", tiles.queries(), extent.queries);
+    base::fail("layout: tiles for queries {} up to {}, the extent has {} up to {}",
+               tiles.queries().begin, tiles.queries().end, extent.queries.begin,
+               extent.queries.end);
   }
   const std::vector<Task> tasks = tasks_of(extent, tiles, per_batch, per_head, executor.threads());
   const std::int64_t lists =
@@ -99,7 +101,8 @@ Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles, Executo
   passes::CaptureTables tables(mask.memory);
   return assembled(extent, tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
     Classifier classifier(mask.graph, tables, mask.memory);
-    classifier.classify(tiles, task.b, task.h, task.first, task.last, 0, extent.keys, runs);
+    classifier.classify(tiles, task.b, task.h, task.first, task.last, extent.keys.begin,
+                        extent.keys.end, runs);
   });
 }
 

@@ -83,7 +83,8 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
     const std::int64_t list = at / tiles.count();
     const std::int64_t tile = at % tiles.count();
     std::vector<Run> runs;
-    classifier.classify(tiles, list / heads, list % heads, tile, tile, 0, extent.keys, {&runs, 1});
+    classifier.classify(tiles, list / heads, list % heads, tile, tile, extent.keys.begin,
+                        extent.keys.end, {&runs, 1});
     std::int64_t columns = 0;
     for (const Run& run : runs) columns += run.length();
     sum += static_cast<double>(columns) * weights.of(tiles.size(tile));
@@ -96,7 +97,7 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
 std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
                                const TileWeights& weights) {
   std::vector<Choice> list;
-  const Numbers numbers = numbers_of(mask, extent.queries);
+  const Numbers numbers = numbers_of(mask, extent.queries.count());
   for (int vectors = 3; vectors >= 1; --vectors) {  // equal costs go to the first
     const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
     list.push_back({{}, height});
@@ -149,7 +150,7 @@ Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& w
     return std::ranges::min_element(list, {}, &Choice::cost);
   };
   // Small masks are looked at whole.
-  if (extent.queries > second_look * weights.lanes) {
+  if (extent.queries.count() > second_look * weights.lanes) {
     const double promising = hopeless * look(first_look)->cost;
     std::erase_if(list, [&](const Choice& choice) { return choice.cost > promising; });
   }

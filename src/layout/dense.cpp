@@ -69,7 +69,7 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
   };
   const std::size_t last = load.operands.size() - 1;
   if (!is_input(last - 1, Input::q) || !is_input(last, Input::kv)) return std::nullopt;
-  if (!fits(last - 1, extent.queries) || !fits(last, extent.keys)) return std::nullopt;
+  if (!fits(last - 1, extent.queries.end) || !fits(last, extent.keys.end)) return std::nullopt;
   for (std::size_t i = 0; i + 1 < last; ++i) {
     const Node& index = mask.graph[load.operands[i]];
     std::int64_t fixed = 0;
@@ -90,9 +90,9 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
 }
 
 void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, std::int64_t h,
-                    std::int64_t tile, std::int64_t keys, std::vector<Run>& runs) {
+                    std::int64_t tile, Range keys, std::vector<Run>& runs) {
   const ConstView& array = mask.array;
-  std::int64_t start = 0;
+  std::int64_t start = keys.begin * array.stride(array.rank() - 1);
   for (std::size_t i = 0; i < mask.leading.size(); ++i) {
     const std::int64_t index = mask.leading[i] == batch_axis  ? b
                                : mask.leading[i] == head_axis ? h
@@ -102,8 +102,8 @@ void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, s
   const auto* bytes = static_cast<const unsigned char*>(array.data()) + start;
   const std::int64_t row_stride = array.stride(array.rank() - 2);
   const std::int64_t key_stride = array.stride(array.rank() - 1);
-  Seen seen{std::vector<unsigned char>(static_cast<std::size_t>(keys), 0),
-            std::vector<unsigned char>(static_cast<std::size_t>(keys), 1)};
+  Seen seen{std::vector<unsigned char>(static_cast<std::size_t>(keys.count()), 0),
+            std::vector<unsigned char>(static_cast<std::size_t>(keys.count()), 1)};
   for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
     add_row(seen, bytes + tiles.query(tile, i) * row_stride, key_stride);
   }
@@ -114,7 +114,8 @@ void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, s
   for (std::size_t at = 0; at < states.size();) {
     const std::size_t end = end_of_equal(states, at);
     if (states[at] != 0) {
-      append(runs, static_cast<std::int64_t>(at), static_cast<std::int64_t>(end), states[at] == 2);
+      append(runs, keys.begin + static_cast<std::int64_t>(at),
+             keys.begin + static_cast<std::int64_t>(end), states[at] == 2);
     }
     at = end;
   }

@@ -18,6 +18,6 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent);
 
 // The runs of one tile.
 void classify_dense(const DenseMask& mask, const Tiles& tiles, std::int64_t b, std::int64_t h,
-                    std::int64_t tile, std::int64_t keys, std::vector<Run>& runs);
+                    std::int64_t tile, Range keys, std::vector<Run>& runs);
 
 }  // namespace treadle::layout

@@ -12,9 +12,12 @@ namespace treadle::layout {
 
 void check_extent(const Extent& extent) {
   constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
-  const auto check = [&](std::int64_t length, std::string_view what) {
-    if (length < 0 || length > longest) {
-      base::fail("layout: {} {}; lengths are between 0 and {}", length, what, longest);
+  const auto check = [&](Range range, std::string_view what) {
+    if (range.begin < 0 || range.end > longest || range.begin > range.end) {
+      if (range.begin == 0)
+        base::fail("layout: {} {}; lengths are between 0 and {}", range.end, what, longest);
+      base::fail("layout: {} {} up to {}; positions ascend from 0 to {}", what, range.begin,
+                 range.end, longest);
     }
   };
   check(extent.batch, "batches");
@@ -78,7 +81,7 @@ std::int64_t Layout::run_pairs() const {
 }
 
 std::int64_t Layout::all_pairs() const {
-  return extent_.batch * extent_.heads * extent_.queries * extent_.keys;
+  return extent_.batch * extent_.heads * extent_.queries.count() * extent_.keys.count();
 }
 
 bool Layout::operator==(const Layout& other) const {
@@ -92,7 +95,7 @@ std::string to_text(const Layout& layout, std::int64_t most_tiles) {
   const Tiles& tiles = layout.tiles();
   std::string text =
       fmt::format("{} x {} pairs, {} tiles of up to {} queries ({}), {} runs, {} bytes\n",
-                  extent.queries, extent.keys, tiles.count(), tiles.height(),
+                  extent.queries.count(), extent.keys.count(), tiles.count(), tiles.height(),
                   to_text(tiles.order()), layout.run_count(), layout.bytes());
   for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
     for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {

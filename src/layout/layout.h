@@ -35,8 +35,10 @@ class Run {
   std::uint32_t begin_, end_;
 };
 
+// Batches and heads are counted; queries and keys are positions, as masks see them.
 struct Extent {
-  std::int64_t batch = 1, heads = 1, queries = 0, keys = 0;
+  std::int64_t batch = 1, heads = 1;
+  Range queries, keys;
 
   bool operator==(const Extent&) const = default;
 };

@@ -45,8 +45,8 @@ void pad(std::span<std::uint8_t> present, std::int64_t wanted) {
 std::vector<std::uint64_t> evaluate(const Mask& mask, const Extent& extent, std::int64_t head,
                                     std::int64_t first_query, std::int64_t first_key,
                                     std::int64_t size) {
-  const std::int64_t rows = std::min(size, extent.queries - first_query);
-  const std::int64_t columns = std::min(size, extent.keys - first_key);
+  const std::int64_t rows = std::min(size, extent.queries.count() - first_query);
+  const std::int64_t columns = std::min(size, extent.keys.count() - first_key);
   std::vector<std::int64_t> q, kv;
   for (std::int64_t i = 0; i < rows * columns; ++i) {
     q.push_back(first_query + i / columns);
@@ -72,8 +72,8 @@ std::vector<std::uint64_t> evaluate(const Mask& mask, const Extent& extent, std:
 Selection from_block_layout(const BlockLayout& layout, const Extent& extent) {
   layout.check();
   const std::int64_t size = layout.block_size;
-  check_length("queries", extent.queries, layout.query_blocks, size);
-  check_length("keys", extent.keys, layout.key_blocks, size);
+  check_length("queries", extent.queries.count(), layout.query_blocks, size);
+  check_length("keys", extent.keys.count(), layout.key_blocks, size);
   if (layout.heads != extent.heads) {
     base::fail("block layout: it is for {} heads, there are {}", layout.heads, extent.heads);
   }
@@ -87,11 +87,11 @@ Selection from_block_layout(const BlockLayout& layout, const Extent& extent) {
     const std::int64_t first_query = row % layout.query_blocks * size;
     for (std::int64_t begin = 0; begin < layout.key_blocks * size; begin += size) {
       if (*present++ == 0) continue;
-      const std::int64_t end = std::min(begin + size, extent.keys);
+      const std::int64_t end = std::min(begin + size, extent.keys.count());
       bool all_visible = true;
       if (layout.mask) {
         const std::uint64_t all = low_bits(end - begin);
-        all_visible = std::all_of(word, word + std::min(size, extent.queries - first_query),
+        all_visible = std::all_of(word, word + std::min(size, extent.queries.count() - first_query),
                                   [&](std::uint64_t bits) { return (bits & all) == all; });
         word += size;
       }

@@ -22,46 +22,59 @@ std::string to_text(const Order& order) {
   return "?";
 }
 
-Tiles::Tiles(const Order& order, std::int64_t queries, std::int64_t height)
+Tiles::Tiles(const Order& order, Range queries, std::int64_t height)
     : order_(order), queries_(queries), height_(height) {
   constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
-  if (queries < 0 || queries > longest) {
-    base::fail("layout: {} queries; lengths are between 0 and {}", queries, longest);
+  if (queries.begin < 0 || queries.end < queries.begin || queries.end > longest) {
+    if (queries.begin == 0)
+      base::fail("layout: {} queries; lengths are between 0 and {}", queries.end, longest);
+    base::fail("layout: queries {} up to {}; positions ascend from 0 to {}", queries.begin,
+               queries.end, longest);
   }
   if (height < 1) base::fail("layout: tiles of height {}; the height must be at least 1", height);
   if (order.modulus < 1) base::fail("layout: an order by {}; it must be at least 1", order.modulus);
+  const std::int64_t modulus = order.modulus;
   switch (order.kind) {
-    case Order::Kind::identity: add_line(0, queries, 1); break;
+    case Order::Kind::identity: add_line(queries.begin, queries.count(), 1); break;
     case Order::Kind::blocks:
-      for (std::int64_t low = 0; low < queries; low += order.modulus) {
-        add_line(low, std::min(order.modulus, queries - low), 1);
+      for (std::int64_t low = queries.begin; low < queries.end;) {
+        const std::int64_t end = std::min((low / modulus + 1) * modulus, queries.end);
+        add_line(low, end - low, 1);
+        low = end;
       }
       break;
     case Order::Kind::residue:
-      for (std::int64_t r = 0; r < std::min(order.modulus, queries); ++r) {
-        add_line(r, (queries - r + order.modulus - 1) / order.modulus, order.modulus);
+      for (std::int64_t low = queries.begin; low < std::min(queries.begin + modulus, queries.end);
+           ++low) {
+        add_line(low, (queries.end - low + modulus - 1) / modulus, modulus);
       }
       break;
-    case Order::Kind::rectangle: {
-      const std::int64_t width = order.modulus;
-      if (order.rows < 1 || order.columns < 1 || order.rows * order.columns > height) {
-        base::fail("layout: rectangles of {} x {}; they must hold 1 to {} queries", order.rows,
-                   order.columns, height);
-      }
-      const std::int64_t grid_rows = queries / width;  // whole ones; the rest is a line of its own
-      for (std::int64_t row = 0; row < grid_rows; row += order.rows) {
-        for (std::int64_t column = 0; column < width; column += order.columns) {
-          axes_.push_back({.low = row * width + column,
-                           .count = std::min(order.columns, width - column),
-                           .step = 1,
-                           .outer_count = std::min(order.rows, grid_rows - row),
-                           .outer_step = width});
-        }
-      }
-      add_line(grid_rows * width, queries - grid_rows * width, 1);
-      break;
+    case Order::Kind::rectangle: add_rectangles(); break;
+  }
+}
+
+// Rows of the grid that the queries fill; what comes before and after them are lines.
+void Tiles::add_rectangles() {
+  const std::int64_t width = order_.modulus;
+  if (order_.rows < 1 || order_.columns < 1 || order_.rows * order_.columns > height_) {
+    base::fail("layout: rectangles of {} x {}; they must hold 1 to {} queries", order_.rows,
+               order_.columns, height_);
+  }
+  const std::int64_t first_row = (queries_.begin + width - 1) / width;
+  const std::int64_t last_row = std::max(queries_.end / width, first_row);  // the one past them
+  const std::int64_t before = std::min(first_row * width, queries_.end);
+  add_line(queries_.begin, before - queries_.begin, 1);
+  for (std::int64_t row = first_row; row < last_row; row += order_.rows) {
+    for (std::int64_t column = 0; column < width; column += order_.columns) {
+      axes_.push_back({.low = row * width + column,
+                       .count = std::min(order_.columns, width - column),
+                       .step = 1,
+                       .outer_count = std::min(order_.rows, last_row - row),
+                       .outer_step = width});
     }
   }
+  const std::int64_t after = std::max(last_row * width, before);
+  add_line(after, queries_.end - after, 1);
 }
 
 void Tiles::add_line(std::int64_t low, std::int64_t count, std::int64_t step) {

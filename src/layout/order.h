@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "layout/range.h"
 #include "passes/box.h"
 
 namespace treadle::layout {
@@ -37,11 +38,11 @@ std::string to_text(const Order& order);
 class Tiles {
  public:
   Tiles() = default;
-  Tiles(const Order& order, std::int64_t queries, std::int64_t height);
+  Tiles(const Order& order, Range queries, std::int64_t height);
 
   [[nodiscard]] const Order& order() const { return order_; }
-  [[nodiscard]] std::int64_t height() const { return height_; }    // the most that a tile holds
-  [[nodiscard]] std::int64_t queries() const { return queries_; }  // all of them
+  [[nodiscard]] std::int64_t height() const { return height_; }  // the most that a tile holds
+  [[nodiscard]] Range queries() const { return queries_; }       // all of them
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(axes_.size()); }
 
   // The queries of a tile, as one axis of a box.
@@ -61,10 +62,11 @@ class Tiles {
   [[nodiscard]] std::optional<passes::Axis> joined(std::int64_t first, std::int64_t last) const;
 
  private:
+  void add_rectangles();
   void add_line(std::int64_t low, std::int64_t count, std::int64_t step);
 
   Order order_;
-  std::int64_t queries_ = 0;
+  Range queries_;
   std::int64_t height_ = 1;
   std::vector<passes::Axis> axes_;
 };

@@ -63,14 +63,15 @@ std::vector<std::string> query_labels(const Picture& picture) {
 }  // namespace
 
 Grid terminal_grid(const Extent& extent) {
-  return {.queries_per_row = per_cell(extent.queries, terminal_rows),
-          .keys_per_column = per_cell(extent.keys, terminal_letters)};
+  return {.queries_per_row = per_cell(extent.queries.count(), terminal_rows),
+          .keys_per_column = per_cell(extent.keys.count(), terminal_letters)};
 }
 
 Grid image_grid(const Extent& extent) {
-  const std::int64_t square = per_cell(std::max(extent.queries, extent.keys), image_cells);
-  return {.queries_per_row = std::min(square, per_cell(extent.queries, fewest_cells)),
-          .keys_per_column = std::min(square, per_cell(extent.keys, fewest_cells))};
+  const std::int64_t square =
+      per_cell(std::max(extent.queries.count(), extent.keys.count()), image_cells);
+  return {.queries_per_row = std::min(square, per_cell(extent.queries.count(), fewest_cells)),
+          .keys_per_column = std::min(square, per_cell(extent.keys.count(), fewest_cells))};
 }
 
 Picture draw(const Mask& mask, const Extent& extent, std::int64_t b, std::int64_t h,
@@ -82,11 +83,11 @@ Picture draw(const Mask& mask, const Extent& extent, std::int64_t b, std::int64_
   }
   const Layout layout =
       build(mask, extent, Tiles({}, extent.queries, grid.queries_per_row), executor);
-  return {.queries = extent.queries,
-          .keys = extent.keys,
+  return {.queries = extent.queries.count(),
+          .keys = extent.keys.count(),
           .grid = grid,
           .rows = layout.tiles().count(),
-          .columns = blocks_of(extent.keys, grid.keys_per_column),
+          .columns = blocks_of(extent.keys.count(), grid.keys_per_column),
           .cells = block_kinds(layout, b, h, grid.keys_per_column, Tails::cut)};
 }
 

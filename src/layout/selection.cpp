@@ -16,6 +16,10 @@ Selection::Selection(Extent extent, std::int64_t query_block, bool per_batch, bo
       per_head_(per_head),
       stretches_(std::move(stretches)) {
   check_extent(extent);
+  if (extent.queries.begin != 0 || extent.keys.begin != 0) {
+    base::fail("selection: queries from {} and keys from {}; lists count from position 0",
+               extent.queries.begin, extent.keys.begin);
+  }
   if (query_block < 1)
     base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
   const std::int64_t lists =
@@ -29,9 +33,9 @@ Selection::Selection(Extent extent, std::int64_t query_block, bool per_batch, bo
     std::ranges::sort(list, {}, &Stretch::begin);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const Stretch& s = list[i];
-      if (s.begin < 0 || s.begin >= s.end || s.end > extent.keys) {
+      if (s.begin < 0 || s.begin >= s.end || s.end > extent.keys.count()) {
         base::fail("selection: keys {} up to {} are selected; there are {}", s.begin, s.end,
-                   extent.keys);
+                   extent.keys.count());
       }
       if (i > 0 && s.begin < list[i - 1].end)
         base::fail("selection: key {} is selected twice", s.begin);
@@ -51,16 +55,16 @@ Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t ke
                         bool per_batch, bool per_head,
                         const std::vector<std::vector<std::int64_t>>& lists) {
   if (key_block < 1) base::fail("selection: key blocks of {}; they hold at least 1 key", key_block);
-  const std::int64_t blocks = (extent.keys + key_block - 1) / key_block;
+  const std::int64_t blocks = (extent.keys.count() + key_block - 1) / key_block;
   std::vector<std::vector<Stretch>> stretches(lists.size());
   for (std::size_t i = 0; i < lists.size(); ++i) {
     for (const std::int64_t block : lists[i]) {
       if (block < 0 || block >= blocks) {
         base::fail("selection: key block {} is selected; {} keys in blocks of {} make {} blocks",
-                   block, extent.keys, key_block, blocks);
+                   block, extent.keys.count(), key_block, blocks);
       }
       stretches[i].push_back(
-          {block * key_block, std::min((block + 1) * key_block, extent.keys), false});
+          {block * key_block, std::min((block + 1) * key_block, extent.keys.count()), false});
     }
   }
   return {extent, query_block, per_batch, per_head, std::move(stretches)};
@@ -71,7 +75,7 @@ Selection select_tokens(const Extent& extent, std::int64_t query_block, const Co
   check_extent(extent);
   if (query_block < 1)
     base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
-  const std::int64_t rows = (extent.queries + query_block - 1) / query_block;
+  const std::int64_t rows = (extent.queries.count() + query_block - 1) / query_block;
   const IntegerLists lists("selection", "tokens", tokens, counts, extent, rows);
   std::vector<std::vector<Stretch>> stretches;
   for (std::int64_t b = 0; b < (lists.per_batch() ? extent.batch : 1); ++b) {
@@ -81,9 +85,9 @@ Selection select_tokens(const Extent& extent, std::int64_t query_block, const Co
         std::ranges::sort(keys);
         auto& list = stretches.emplace_back();
         for (const std::int64_t key : keys) {
-          if (key < 0 || key >= extent.keys) {
+          if (key < 0 || key >= extent.keys.count()) {
             base::fail("selection: {}: key {} is selected; there are {}{}", place_of(b, h, row),
-                       key, extent.keys,
+                       key, extent.keys.count(),
                        key < 0 && !counts ? ". Lists that are filled up need counts" : "");
           }
           if (list.empty() || list.back().end < key) {

@@ -35,7 +35,7 @@ class Selection {
   [[nodiscard]] const Extent& extent() const { return extent_; }
   [[nodiscard]] std::int64_t query_block() const { return query_block_; }
   [[nodiscard]] std::int64_t query_blocks() const {
-    return (extent_.queries + query_block_ - 1) / query_block_;
+    return (extent_.queries.count() + query_block_ - 1) / query_block_;
   }
   [[nodiscard]] bool per_batch() const { return per_batch_; }
   [[nodiscard]] bool per_head() const { return per_head_; }

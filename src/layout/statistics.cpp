@@ -63,7 +63,8 @@ double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
       std::int64_t done = 0;  // keys before this one belong to blocks that are counted
       for (const Run& run : layout.runs(b, h, tile)) {
         const std::int64_t begin = std::max(done, run.begin() / block * block);
-        const std::int64_t end = std::min((run.end() + block - 1) / block * block, extent.keys);
+        const std::int64_t end =
+            std::min((run.end() + block - 1) / block * block, extent.keys.count());
         pairs += std::max<std::int64_t>(end - begin, 0) * layout.tiles().size(tile);
         done = std::max(done, end);
       }

@@ -27,8 +27,8 @@ ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory
   passes::Box box;
   box.b.count = extent.batch;
   box.h.count = extent.heads;
-  box.q.count = extent.queries;
-  box.kv.count = extent.keys;
+  box.q = {.low = extent.queries.begin, .count = extent.queries.count()};
+  box.kv = {.low = extent.keys.begin, .count = extent.keys.count()};
   passes::CaptureTables tables(memory);
   const auto ask = [&](passes::Contents contents) {
     passes::Bounds bounds(graph, tables, contents);

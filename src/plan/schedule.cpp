@@ -78,7 +78,7 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
       for (std::int64_t first = 0; first < entries; first += options.tiles_per_group) {
         Task task{.b = b, .key_head = key_head, .first = first};
         task.count = std::min<std::int64_t>(options.tiles_per_group, entries - first);
-        std::int64_t begin = extent.keys;
+        std::int64_t begin = extent.keys.end;
         std::int64_t end = 0;
         for (std::int64_t e = first; e < first + task.count; ++e) {
           const Entry entry =

@@ -81,10 +81,10 @@ int kind_of(const std::vector<test::Sight>& sights, const Extent& extent,
   std::int64_t possible = 0;
   std::int64_t pairs = 0;
   for (std::int64_t q = row * options.query_block;
-       q < std::min((row + 1) * options.query_block, extent.queries); ++q) {
+       q < std::min((row + 1) * options.query_block, extent.queries.count()); ++q) {
     for (std::int64_t kv = column * options.key_block;
-         kv < std::min((column + 1) * options.key_block, extent.keys); ++kv) {
-      const test::Sight sight = sights[static_cast<std::size_t>(q * extent.keys + kv)];
+         kv < std::min((column + 1) * options.key_block, extent.keys.count()); ++kv) {
+      const test::Sight sight = sights[static_cast<std::size_t>(q * extent.keys.count() + kv)];
       visible += sight == test::Sight::visible ? 1 : 0;
       possible += sight != test::Sight::hidden ? 1 : 0;
       ++pairs;

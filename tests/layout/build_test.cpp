@@ -43,18 +43,27 @@ std::vector<Order> orders() {
           {.kind = Order::Kind::rectangle, .modulus = 16, .rows = 3, .columns = 5}};
 }
 
+// Half of them from position 0 on.
+Range random_range(test::Random& random) {
+  const std::int64_t begin = std::max<std::int64_t>(0, test::random_int(random, -40, 40));
+  return {begin, test::random_int(random, begin, 90)};
+}
+
 TEST(Tiles, HoldEveryQueryOnce) {
   for (const Order& order : orders()) {
-    for (const std::int64_t queries : {0, 1, 15, 16, 100, 257}) {
+    for (const Range queries :
+         {Range(0), Range(1), Range(15), Range(16), Range(100), Range(257), Range(3, 4),
+          Range(5, 14), Range(17, 300), Range(16, 32), Range(40, 40)}) {
       const Tiles tiles(order, queries, 16);
-      std::vector<int> seen(static_cast<std::size_t>(queries));
+      std::vector<int> seen(static_cast<std::size_t>(queries.count()));
       for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
         ASSERT_GE(tiles.size(tile), 1);
         ASSERT_LE(tiles.size(tile), 16);
         for (std::int64_t i = 0; i < tiles.size(tile); ++i)
-          ++seen[static_cast<std::size_t>(tiles.query(tile, i))];
+          ++seen.at(static_cast<std::size_t>(tiles.query(tile, i) - queries.begin));
       }
-      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1)) << to_text(order) << ", " << queries;
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1))
+          << to_text(order) << ", " << queries.begin << " up to " << queries.end;
     }
   }
 }
@@ -69,7 +78,8 @@ TEST(Build, KnownMasksAreExactInEveryOrder) {
     const Mask mask = mask_of(text);
     for (const Order& order : orders()) {
       for (const Extent extent :
-           {Extent{2, 2, 100, 150}, Extent{1, 1, 257, 33}, Extent{1, 2, 1, 90}}) {
+           {Extent{2, 2, 100, 150}, Extent{1, 1, 257, 33}, Extent{1, 2, 1, 90},
+            Extent{1, 2, Range(70, 133), Range(35, 120)}, Extent{1, 1, Range(90, 91), 91}}) {
         const Tiles tiles(order, extent.queries, 16);
         expect_exact(mask, extent, tiles, build(mask, extent, tiles, *executor));
         if (HasFatalFailure()) return;
@@ -92,7 +102,7 @@ TEST(Build, RandomMasksAreExact) {
         test::random_captures(random, graph, {.shortest = seed % 2 == 0 ? 1 : 90, .longest = 100});
     const Mask mask{graph, memory.views};
     const Extent extent{test::random_int(random, 1, 2), test::random_int(random, 1, 2),
-                        test::random_int(random, 0, 90), test::random_int(random, 0, 90)};
+                        random_range(random), random_range(random)};
     const Tiles tiles(orders()[seed % 5], extent.queries, 15 + test::random_int(random, 0, 40));
     expect_exact(mask, extent, tiles, build(mask, extent, tiles, *executor));
     if (HasFatalFailure()) return;
@@ -220,7 +230,7 @@ TEST(Build, BadInput) {
       (build(mask_of("q < kv, q > kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
       "layout: the mask gives several values; a mask gives one bool");
   EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
-               "layout: tiles for 4 queries, the extent has 5");
+               "layout: tiles for queries 0 up to 4, the extent has 0 up to 5");
   const Extent extent{.queries = 64, .keys = 64};
   EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{0}})),
                "selection: 1 lists given; 1 batches, 1 heads and 2 query blocks need 2");

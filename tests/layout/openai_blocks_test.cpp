@@ -101,13 +101,15 @@ TEST(ToBlockLayout, RandomMasksThereAndBack) {
     options.may_poison = false;
     const Mask mask{test::random_graph(random, options), {}};
     const Extent extent{1, 2, test::random_int(random, 0, 40), test::random_int(random, 0, 40)};
-    const BlockLayout found = to_block_layout(mask, 2, extent.queries, extent.keys, 8, *executor);
+    const BlockLayout found =
+        to_block_layout(mask, 2, extent.queries.count(), extent.keys.count(), 8, *executor);
     found.check();
     for (std::int64_t h = 0; h < 2; ++h) {
       const auto sights = test::every_pair(mask, extent, 0, h);
       const auto visible = [&](std::int64_t q, std::int64_t kv) {
-        return q < extent.queries && kv < extent.keys &&
-               sights[static_cast<std::size_t>(q * extent.keys + kv)] == test::Sight::visible;
+        return q < extent.queries.count() && kv < extent.keys.count() &&
+               sights[static_cast<std::size_t>(q * extent.keys.count() + kv)] ==
+                   test::Sight::visible;
       };
       EXPECT_EQ(test::pairs_of(found, found.lut_heads == 1 ? 0 : h),
                 test::drawn(found.query_blocks * 8, found.key_blocks * 8, visible));

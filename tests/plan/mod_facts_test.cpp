@@ -125,10 +125,10 @@ TEST(FactsFuzz, UncheckedIsNeverPoisoned) {
     ir::Interpreter<double> run(graph, captures.views);
     for (std::int64_t b = 0; b < extent.batch; ++b) {
       for (std::int64_t h = 0; h < extent.heads; ++h) {
-        for (std::int64_t q = 0; q < extent.queries; ++q) {
+        for (std::int64_t q = 0; q < extent.queries.count(); ++q) {
           std::vector<std::int64_t> keys;
-          for (std::int64_t kv = 0; kv < extent.keys; ++kv) keys.push_back(kv);
-          run({.b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys}, extent.keys);
+          for (std::int64_t kv = 0; kv < extent.keys.count(); ++kv) keys.push_back(kv);
+          run({.b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys}, extent.keys.count());
           for (const auto bit : run.poison(0)) ASSERT_EQ(bit, 0);
         }
       }

@@ -39,7 +39,7 @@ Problem random_problem(Random& random) {
     std::int64_t at = random_int(random, 0, 400);
     while (random() % 3 != 0) {
       const std::int64_t end = at + random_int(random, 1, 300);
-      if (end > extent.keys) break;
+      if (end > extent.keys.count()) break;
       lists.back().emplace_back(at, end, random() % 2 == 0);
       at = end + random_int(random, 0, 50);
     }

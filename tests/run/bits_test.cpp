@@ -106,7 +106,7 @@ TEST_P(Bits, RunsWrittenDownDifferently) {
   // One partial run over everything.
   const layout::Tiles tiles({}, extent.queries, 24);
   const std::vector<std::vector<layout::Run>> all(static_cast<std::size_t>(tiles.count()),
-                                                  {{0, extent.keys, false}});
+                                                  {{0, extent.keys.count(), false}});
   const layout::Layout dense(extent, tiles, false, false, all);
   EXPECT_TRUE(same_rows(run(inputs, scale, dense, *serial_executor()), expected));
 }

@@ -204,7 +204,7 @@ inline layout::Layout rewritten(const layout::Layout& given, std::mt19937_64& ra
             done += length;
           }
         }
-        hidden(extent.keys);
+        hidden(extent.keys.count());
         lists.push_back(std::move(runs));
       }
     }

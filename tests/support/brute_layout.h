@@ -14,8 +14,8 @@ enum class Sight { hidden, visible, poisoned };
 inline std::vector<Sight> every_pair(const layout::Mask& mask, const layout::Extent& extent,
                                      std::int64_t b, std::int64_t h) {
   std::vector<std::int64_t> q, kv;
-  for (std::int64_t i = 0; i < extent.queries; ++i) {
-    for (std::int64_t j = 0; j < extent.keys; ++j) {
+  for (std::int64_t i = extent.queries.begin; i < extent.queries.end; ++i) {
+    for (std::int64_t j = extent.keys.begin; j < extent.keys.end; ++j) {
       q.push_back(i);
       kv.push_back(j);
     }
@@ -36,12 +36,13 @@ inline std::vector<layout::Run> brute_runs(const std::vector<Sight>& sights,
                                            const layout::Extent& extent, const layout::Tiles& tiles,
                                            std::int64_t tile) {
   std::vector<layout::Run> runs;
-  for (std::int64_t key = 0; key < extent.keys; ++key) {
+  for (std::int64_t key = extent.keys.begin; key < extent.keys.end; ++key) {
     bool some = false;
     bool all = true;
     for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
+      const std::int64_t row = tiles.query(tile, i) - extent.queries.begin;
       const Sight sight =
-          sights[static_cast<std::size_t>(tiles.query(tile, i) * extent.keys + key)];
+          sights[static_cast<std::size_t>(row * extent.keys.count() + key - extent.keys.begin)];
       some = some || sight != Sight::hidden;
       all = all && sight == Sight::visible;
     }
