@@ -63,8 +63,7 @@ Cpu::Cpu(const ir::Graph& score_mod, const ir::Joint& derivative, const ir::Grap
       sees_all_(is_true(mask)) {}
 
 std::int64_t Cpu::scratch_bytes(DType compute, std::int64_t dim, std::int64_t value_dim) const {
-  const plan::ForwardPlan plan =
-      plan::plan_forward(target_, compute, dim, value_dim, plan::most_vectors);
+  const plan::TilePlan plan = plan::plan_tile(target_, compute, dim, value_dim, plan::most_vectors);
   const std::int64_t tile = plan.width() * (dim + 2 * (value_dim + 2) + 1);
   const std::int64_t block = plan.key_block * (dim + value_dim + plan.width() + 1) +
                              plan.width() * std::max(dim, value_dim);

@@ -32,8 +32,7 @@ void fill_with_zeros(const BackwardViews& results) {
 
 std::int64_t Cpu::backward_scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,
                                          std::int64_t value_dim) const {
-  const plan::ForwardPlan plan =
-      plan::plan_forward(target_, compute, dim, value_dim, plan::most_vectors);
+  const plan::TilePlan plan = plan::plan_tile(target_, compute, dim, value_dim, plan::most_vectors);
   const std::int64_t lanes = target_.lanes(compute);
   const auto padded = [&](std::int64_t length) { return (length + lanes - 1) / lanes * lanes; };
   const std::int64_t rows = padded(dim) + padded(value_dim);

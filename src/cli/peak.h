@@ -4,7 +4,6 @@
 // runs right before and after the work, and what counts is the share of it that the work reaches.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -26,7 +25,7 @@ class Peak {
   jit::Engine engine_;
   Executor& executor_;
   DType compute_;
-  std::function<std::int64_t(std::int64_t, void*)> loop_;
+  plan::Kernel<plan::PeakArgs> loop_;
 };
 
 struct Share {

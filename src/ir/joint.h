@@ -22,6 +22,8 @@ struct Contribution {
 struct Joint {
   Graph graph;  // output 0 is the gradient of the score
   std::vector<Contribution> contributions;
+
+  bool operator==(const Joint&) const = default;
 };
 
 // "dscore = grad * gate[h]" and "gate[h] += grad * score" on lines of their own, for people.

@@ -1,5 +1,7 @@
-// Enters: a key and how to make its module. Leaves: an address. Read Engine::address first, then
-// State::make: a kernel comes from memory, else from disk, else from the compiler.
+// Kernels from memory, else from disk, else from the compiler.
+//
+// In: a description, or a key and how to make its module. Out: code. Read Engine::code() first, then
+// State::make().
 #include "jit/engine.h"
 
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 
 #include "base/dump.h"
 #include "base/error.h"
+#include "emit/llvm/emit.h"
 #include "jit/build_id.h"
 #include "jit/compiler.h"
 #include "jit/disk_cache.h"
@@ -101,18 +104,18 @@ struct Engine::State {
   KernelCache kernels;
   std::atomic<std::int64_t> memory_hits = 0, disk_hits = 0, compiled = 0;
 
-  void* make(const Request& request);
-  void* make_from_disk(const Request& request);
-  void* compile(const Request& request);
+  Code make(const Request& request);
+  Code make_from_disk(const Request& request);
+  Code compile(const Request& request);
 };
 
 // nullptr when it is not there.
-void* Engine::State::make_from_disk(const Request& request) {
+Engine::Code Engine::State::make_from_disk(const Request& request) {
   Stopwatch watch;
   const std::optional<std::string> object = disk.read(request.name);
   if (!object) return nullptr;
   const double read = watch.lap();
-  void* kernel = session.load(to_string(request.name), *object, request.symbol);
+  Code kernel = session.load(to_string(request.name), *object, request.symbol);
   const double link = watch.lap();
   ++disk_hits;
   dump_time(request,
@@ -120,11 +123,12 @@ void* Engine::State::make_from_disk(const Request& request) {
   return kernel;
 }
 
-void* Engine::State::compile(const Request& request) {
+Engine::Code Engine::State::compile(const Request& request) {
   Stopwatch watch;
-  emit::Module module = request.emit();
+  emit::llvm::Module module = request.emit();
   const double emit = watch.lap();
-  if (base::dump_wanted(Dump::ir)) base::dump(Dump::ir, title(request), emit::to_text(module));
+  if (base::dump_wanted(Dump::ir))
+    base::dump(Dump::ir, title(request), emit::llvm::to_text(module));
 
   watch.lap();
   leave_room_in_front(*module.module);
@@ -136,7 +140,7 @@ void* Engine::State::compile(const Request& request) {
   watch.lap();
   const std::string object = compiler.object(*module.module);
   const double code = watch.lap();
-  void* kernel = session.load(to_string(request.name), object, request.symbol);
+  Code kernel = session.load(to_string(request.name), object, request.symbol);
   const double link = watch.lap();
   disk.write(request.name, object);
   ++compiled;
@@ -146,11 +150,11 @@ void* Engine::State::compile(const Request& request) {
   return kernel;
 }
 
-void* Engine::State::make(const Request& request) {
+Engine::Code Engine::State::make(const Request& request) {
   check_runs_here(request.target);
   // On disk there is neither IR nor assembly to show.
   const bool look_inside = base::dump_wanted(Dump::ir) || base::dump_wanted(Dump::assembly);
-  void* kernel = look_inside ? nullptr : make_from_disk(request);
+  Code kernel = look_inside ? nullptr : make_from_disk(request);
   return kernel != nullptr ? kernel : compile(request);
 }
 
@@ -160,8 +164,12 @@ Engine::Engine(EngineOptions options) {
 }
 Engine::~Engine() = default;
 
-void* Engine::address(const base::Hash& key, const plan::Target& target, const Emit& emit,
-                      const std::string& symbol) {
+Engine::Code Engine::code(const plan::KernelSpec& spec) {
+  return code(key(spec), target_of(spec), [&] { return emit::llvm::emit(spec); });
+}
+
+Engine::Code Engine::code(const base::Hash& key, const plan::Target& target, const Emit& emit,
+                          const std::string& symbol) {
   State& state = *state_;
   const Request request{
       .name =
@@ -169,13 +177,13 @@ void* Engine::address(const base::Hash& key, const plan::Target& target, const E
       .target = target,
       .emit = emit,
       .symbol = symbol};
-  if (void* kernel = state.kernels.find(request.name)) {
+  if (Code kernel = state.kernels.find(request.name)) {
     ++state.memory_hits;
     dump_time(request, "memory");
     return kernel;
   }
   bool made = false;
-  void* kernel = state.kernels.get(request.name, [&] {
+  Code kernel = state.kernels.get(request.name, [&] {
     made = true;
     return state.make(request);
   });

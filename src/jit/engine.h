@@ -1,10 +1,11 @@
-// The Engine: modules in, addresses out; each compiled once.
+// The Engine: descriptions of kernels in, code out; each compiled once.
 //
 //   Engine engine(EngineOptions::from_environment());
-//   auto* f = engine.function<void(Args*)>(key, target, [&] { return emit_forward(plan); });
+//   plan::Kernel<plan::CopyArgs> copy = engine.get(plan::CopySpec{...});
+//   copy(args);
 //
 // A kernel is looked up in memory, then on disk, then made. Threads that ask for the same kernel at
-// the same time wait for one of them to make it. Kernels live as long as the engine.
+// the same time wait for one of them to make it. A kernel that is held is never freed.
 //
 // On disk an object is written under a temporary name and renamed, with a hash of its content in
 // front; one that is damaged, or a folder that cannot be read or written, costs a compile and is no
@@ -18,8 +19,12 @@
 #include <string>
 
 #include "base/hash.h"
-#include "emit/llvm/module.h"
-#include "plan/target.h"
+#include "plan/kernel.h"
+#include "plan/kernel_spec.h"
+
+namespace treadle::emit::llvm {
+struct Module;
+}
 
 namespace treadle::jit {
 
@@ -41,22 +46,23 @@ struct EngineStatistics {
 
 class Engine {
  public:
-  using Emit = std::function<emit::Module()>;
+  using Code = std::shared_ptr<const void>;  // the address of a function, held
+  using Emit = std::function<emit::llvm::Module()>;
 
   explicit Engine(EngineOptions options);
   ~Engine();
 
-  // The address of the function called `symbol` in the module that `emit` makes. The key names
-  // everything the module depends on; target, LLVM's version, this build of Treadle and the
-  // engine's options are added here. Every symbol is a kernel of its own, with its own copy of the
-  // module.
-  void* address(const base::Hash& key, const plan::Target& target, const Emit& emit,
-                const std::string& symbol = "kernel");
-
-  template <class F>
-  F* function(const base::Hash& key, const plan::Target& target, const Emit& emit) {
-    return reinterpret_cast<F*>(address(key, target, emit));
+  template <class Spec>
+  plan::Kernel<typename Spec::Args> get(const Spec& spec) {
+    return plan::Kernel<typename Spec::Args>(code(plan::KernelSpec(spec)));
   }
+  Code code(const plan::KernelSpec& spec);
+
+  // The function called `symbol` in the module that `emit` makes. The key names everything the
+  // module depends on; target, LLVM's version, this build of Treadle and the engine's options are
+  // added here. Every symbol is a kernel of its own, with its own copy of the module.
+  Code code(const base::Hash& key, const plan::Target& target, const Emit& emit,
+            const std::string& symbol = "kernel");
 
   [[nodiscard]] EngineStatistics statistics() const;
 
@@ -65,10 +71,8 @@ class Engine {
   std::unique_ptr<State> state_;
 };
 
-// The module after the passes, as text of assembly, or as an ELF object: for explain, and for
-// machines that are not here.
-std::string assembly_of(emit::Module module, const plan::Target& target);
-std::string object_of(emit::Module module, const plan::Target& target);
+// A kernel's code as assembly: for explain.
+std::string assembly_of(const plan::KernelSpec& spec);
 
 // "19.1.7"
 std::string llvm_version();

@@ -4,7 +4,7 @@
 
 namespace treadle::jit {
 
-void* KernelCache::find(const base::Hash& name) {
+Code KernelCache::find(const base::Hash& name) {
   Kernel kernel;
   {
     const std::shared_lock lock(mutex_);
@@ -15,8 +15,8 @@ void* KernelCache::find(const base::Hash& name) {
   return kernel.get();  // without the lock: it may have to wait
 }
 
-void* KernelCache::get(const base::Hash& name, const Make& make) {
-  std::promise<void*> promise;
+Code KernelCache::get(const base::Hash& name, const Make& make) {
+  std::promise<Code> promise;
   Kernel kernel;
   bool first = false;
   {

@@ -80,10 +80,10 @@ struct Session::State {
   }
 };
 
-Session::Session(const EngineOptions& options) : state_(std::make_unique<State>(options)) {}
+Session::Session(const EngineOptions& options) : state_(std::make_shared<State>(options)) {}
 Session::~Session() = default;
 
-void* Session::load(const std::string& name, std::string_view object, const std::string& symbol) {
+Code Session::load(const std::string& name, std::string_view object, const std::string& symbol) {
   llvm::orc::JITDylib& library = state_->session.createBareJITDylib(name);
   library.addToLinkOrder(state_->outside);
   check(state_->objects.add(
@@ -96,7 +96,10 @@ void* Session::load(const std::string& name, std::string_view object, const std:
     base::internal_error("jit: kernel {} cannot be loaded: {}\n{}", name, failure,
                          state_->take_reports());
   }
-  return address->getAddress().toPtr<void*>();
+  // What is freed last is the session: code that is still held keeps it.
+  return {address->getAddress().toPtr<const void*>(), [state = state_, &library](const void*) {
+            llvm::consumeError(state->session.removeJITDylib(library));
+          }};
 }
 
 }  // namespace treadle::jit

@@ -1,10 +1,10 @@
 // A Session holds loaded objects: ELF in, address out.
 //
 //   Session session(options);
-//   void* f = session.load("0123abcd", object, "kernel");
+//   Code f = session.load("0123abcd", object, "kernel");
 //
 // An object may call what the process has, libm and libmvec. Its own names are its own: two objects
-// may both define "kernel". What is loaded stays until the session ends.
+// may both define "kernel". What is loaded stays until nobody holds it, also beyond the session.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "jit/engine.h"
+#include "jit/kernel_cache.h"
 
 namespace treadle::jit {
 
@@ -21,11 +22,11 @@ class Session {
   ~Session();
 
   // Threads may load at the same time.
-  void* load(const std::string& name, std::string_view object, const std::string& symbol);
+  Code load(const std::string& name, std::string_view object, const std::string& symbol);
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace treadle::jit

@@ -19,6 +19,7 @@ struct ScoreForm {
 
   // What the queries are multiplied with besides the scale.
   [[nodiscard]] double factor() const;
+  bool operator==(const ScoreForm&) const = default;
 };
 
 ScoreForm score_form(const ir::Graph& score_mod);

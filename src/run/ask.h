@@ -8,12 +8,17 @@
 namespace treadle::run {
 
 // `make_spec` is called, and what `emit` makes of the spec compiled, when nothing is kept yet.
-template <class Kernel, class MakeSpec, class Emit>
-Kernel* ask(std::atomic<Kernel*>& kept, jit::Engine& engine, const plan::Target& target,
-            const MakeSpec& make_spec, const Emit& emit) {
+using BlockKernel = void(const plan::ForwardKernelArgs*);
+using SlopeKernel = void(const plan::BackwardKernelArgs*);
+using FlipKernel = void(const plan::TransposeArgs*);
+using CopyKernel = void(const plan::CopyArgs*);
+using ReduceKernel = void(const plan::ReduceArgs*);
+
+template <class Kernel, class MakeSpec>
+Kernel* ask(std::atomic<Kernel*>& kept, jit::Engine& engine, const MakeSpec& make_spec) {
   if (Kernel* kernel = kept.load(std::memory_order_acquire)) return kernel;
   const auto spec = make_spec();
-  Kernel* kernel = engine.function<Kernel>(key(spec), target, [&] { return emit(spec); });
+  auto* kernel = reinterpret_cast<Kernel*>(const_cast<void*>(engine.code(spec).get()));
   kept.store(kernel, std::memory_order_release);
   return kernel;
 }

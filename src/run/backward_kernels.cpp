@@ -1,5 +1,6 @@
 #include "run/backward_kernels.h"
 
+#include "plan/separable.h"
 #include "run/ask.h"
 
 namespace treadle::run {
@@ -12,7 +13,7 @@ BackwardKernels::BackwardKernels(jit::Engine& engine, std::shared_ptr<ForwardKer
       derivative_facts_(std::move(derivative_facts)),
       vectors_(vectors) {
   for (const ir::Contribution& contribution : derivative_.contributions)
-    separable_.push_back(emit::is_separable(derivative_.graph, contribution));
+    separable_.push_back(plan::is_separable(derivative_.graph, contribution));
 }
 
 std::int64_t BackwardKernels::padded(std::int64_t length) const {
@@ -25,7 +26,7 @@ std::int64_t BackwardKernels::block_rows() const {
   return plan().key_block + most_at_once;
 }
 
-emit::ReduceSpec BackwardKernels::reduce_spec(std::int64_t length) const {
+plan::ReduceSpec BackwardKernels::reduce_spec(std::int64_t length) const {
   return {.target = spec().target,
           .compute = spec().compute,
           .width = plan().width(),
@@ -33,40 +34,39 @@ emit::ReduceSpec BackwardKernels::reduce_spec(std::int64_t length) const {
           .length = padded(length)};
 }
 
-emit::SlopeKernel* BackwardKernels::slopes(bool masked) {
+SlopeKernel* BackwardKernels::slopes(bool masked) {
   const auto make_spec = [&] {
-    return emit::SlopeSpec{.plan = plan(),
-                           .score = spec().score,
-                           .score_facts = spec().score_facts,
-                           .derivative = derivative_.graph,
-                           .contributions = derivative_.contributions,
-                           .derivative_facts = derivative_facts_,
-                           .masked = masked,
-                           .mask = masked ? spec().mask : ir::Graph(),
-                           .mask_facts = spec().mask_facts};
+    return plan::BackwardKernelSpec{.plan = plan(),
+                                    .score = spec().score,
+                                    .score_facts = spec().score_facts,
+                                    .derivative = derivative_,
+                                    .derivative_facts = derivative_facts_,
+                                    .masked = masked,
+                                    .mask = masked ? spec().mask : ir::Graph(),
+                                    .mask_facts = spec().mask_facts};
   };
-  return ask(slopes_[masked ? 1 : 0], engine_, spec().target, make_spec, emit::emit_slopes);
+  return ask(slopes_[masked ? 1 : 0], engine_, make_spec);
 }
 
-emit::ReduceKernel* BackwardKernels::reduce(Reduce& kept, std::int64_t length) {
-  return ask(kept, engine_, spec().target, [&] { return reduce_spec(length); }, emit::emit_reduce);
+ReduceKernel* BackwardKernels::reduce(Reduce& kept, std::int64_t length) {
+  return ask(kept, engine_, [&] { return reduce_spec(length); });
 }
 
-emit::FlipKernel* BackwardKernels::flip(Flip& kept, std::int64_t length, bool to_rows) {
+FlipKernel* BackwardKernels::flip(Flip& kept, std::int64_t length, bool to_rows) {
   const auto make_spec = [&] {
-    return emit::FlipSpec{.target = spec().target,
-                          .compute = spec().compute,
-                          .width = plan().width(),
-                          .length = length,
-                          .row = to_rows ? length : padded(length),
-                          .to_rows = to_rows};
+    return plan::TransposeSpec{.target = spec().target,
+                               .compute = spec().compute,
+                               .width = plan().width(),
+                               .length = length,
+                               .row = to_rows ? length : padded(length),
+                               .to_rows = to_rows};
   };
-  return ask(kept, engine_, spec().target, make_spec, emit::emit_flip);
+  return ask(kept, engine_, make_spec);
 }
 
-emit::CopyKernel* BackwardKernels::copy(Copy& kept, DType from, DType to, std::int64_t length) {
-  const auto make_spec = [&] { return emit::CopySpec{spec().target, from, to, length}; };
-  return ask(kept, engine_, spec().target, make_spec, emit::emit_copy);
+CopyKernel* BackwardKernels::copy(Copy& kept, DType from, DType to, std::int64_t length) {
+  const auto make_spec = [&] { return plan::CopySpec{spec().target, from, to, length}; };
+  return ask(kept, engine_, make_spec);
 }
 
 }  // namespace treadle::run

@@ -44,7 +44,7 @@ class Worker {
   void run_block();
   void give(const Tile<F>& tile, std::int64_t count);
   void hand_over(const Tile<F>& tile, const F* part);
-  void store(emit::CopyKernel* kernel, const View& to, F* from, std::int64_t length, F scale);
+  void store(CopyKernel* kernel, const View& to, F* from, std::int64_t length, F scale);
   Tile<F> tile_of(std::int64_t entry);
   bool wanted(const Tile<F>& tile) const;
   void watch(const F* values, std::int64_t count);
@@ -164,9 +164,8 @@ void Worker<F>::load(Tile<F>& tile, std::size_t number) {
     const std::int64_t place = tile.entry.first_query + std::min(i, active - 1);
     tile.rows[i] = static_cast<std::int32_t>(tiles.query(tile.entry.tile, place));
   }
-  const auto copy = [&](emit::CopyKernel* kernel, const ConstView& from, F* to,
-                        std::int64_t length) {
-    const emit::CopyArgs args{.source = rows_of(from, tile.b, tile.entry.head),
+  const auto copy = [&](CopyKernel* kernel, const ConstView& from, F* to, std::int64_t length) {
+    const plan::CopyArgs args{.source = rows_of(from, tile.b, tile.entry.head),
                               .source_stride = row_bytes(from),
                               .source_index = tile.rows,
                               .target = to,
@@ -180,9 +179,9 @@ void Worker<F>::load(Tile<F>& tile, std::size_t number) {
   F* gradients = gradient_rows_ + static_cast<std::int64_t>(number) * width() * value_dim_;
   copy(shared_.kernels.forward().load_q(), problem_.q, queries, dim_);
   copy(shared_.kernels.load_out(), problem_.dout, gradients, value_dim_);
-  const auto flip = [&](emit::FlipKernel* kernel, const F* from, F* to, F factor) {
+  const auto flip = [&](FlipKernel* kernel, const F* from, F* to, F factor) {
     std::fill_n(factors_, width(), factor);
-    const emit::FlipArgs args{.source = from, .target = to, .factors = factors_};
+    const plan::TransposeArgs args{.source = from, .target = to, .factors = factors_};
     kernel(&args);
   };
   flip(shared_.kernels.queries_to_lanes(), queries, tile.queries,
@@ -213,29 +212,29 @@ void Worker<F>::run_tile(Tile<F>& tile, std::size_t number, std::int64_t rows) {
   for (const Stretch& stretch : work_.stretches) {
     clear_until(stretch.begin);
     done = stretch.end;
-    const emit::SlopeArgs args{
+    const plan::BackwardKernelArgs args{
         .tile = {.keys = blocks_.keys() + stretch.begin * spec().dim,
                  .values = blocks_.values() + stretch.begin * spec().value_dim,
-                 .indices = blocks_.indices() + stretch.begin,
+                 .key_positions = blocks_.indices() + stretch.begin,
                  .count = stretch.end - stretch.begin,
                  .queries = tile.queries,
-                 .rows = tile.rows,
+                 .positions = tile.rows,
                  .active = tile.entry.queries,
                  .b = tile.b,
                  .h = tile.entry.head,
-                 .score_words = problem_.score_words.data(),
-                 .mask_words = problem_.mask_words.data(),
+                 .score_captures = problem_.score_words.data(),
+                 .mask_captures = problem_.mask_words.data(),
                  .poisoned = &poisoned_},
-        .gradients = tile.gradients,
-        .power = tile.power,
+        .dout = tile.gradients,
+        .lse2 = tile.power,
         .delta = tile.delta,
-        .weights = weights + stretch.begin * width(),
-        .slopes = slopes + stretch.begin * width(),
+        .probabilities = weights + stretch.begin * width(),
+        .dscores = slopes + stretch.begin * width(),
         .dq = tile.dq,
-        .derivative_words = problem_.derivative_words.data(),
-        .amounts = amounts_,
-        .places = places_,
-        .apart = shared_.kernels.plan().key_block * width(),
+        .derivative_captures = problem_.derivative_words.data(),
+        .contribution_values = amounts_,
+        .contribution_offsets = places_,
+        .contribution_stride = shared_.kernels.plan().key_block * width(),
         .gradient_strides = problem_.gradient_strides.data()};
     shared_.kernels.slopes(!stretch.full)(&args);
     give(tile, stretch.end - stretch.begin);
@@ -281,10 +280,10 @@ void Worker<F>::run_block() {
 
   const bool direct = blocks_.contiguous();
   const std::int64_t first = work_.block.front().begin - begin_;
-  const auto sum = [&](emit::ReduceKernel* kernel, const F* a, const F* b, F* all, F* own,
+  const auto sum = [&](ReduceKernel* kernel, const F* a, const F* b, F* all, F* own,
                        std::int64_t rows, std::int64_t length) {
     if (!direct) std::fill_n(own, rows * length, F{0});
-    const emit::ReduceArgs args{.a = a,
+    const plan::ReduceArgs args{.a = a,
                                 .b = b,
                                 .c = direct ? all + first * length : own,
                                 .rows = rows,
@@ -318,9 +317,9 @@ void Worker<F>::hand_over(const Tile<F>& tile, const F* part) {
         static_cast<std::int32_t>(tiles.query(tile.entry.tile, tile.entry.first_query + i));
   }
   std::fill_n(factors_, width(), static_cast<F>(problem_.scale));
-  const emit::FlipArgs flip{.source = sum, .target = out_rows_, .factors = factors_};
+  const plan::TransposeArgs flip{.source = sum, .target = out_rows_, .factors = factors_};
   shared_.kernels.dq_to_rows()(&flip);
-  const emit::CopyArgs copy{
+  const plan::CopyArgs copy{
       .source = out_rows_,
       .source_stride = spec().dim * static_cast<std::int64_t>(sizeof(F)),
       .source_index = nullptr,
@@ -361,12 +360,11 @@ void Worker<F>::run_group(std::int64_t first, std::int64_t end) {
 
 // The chunk's rows, scaled and converted.
 template <class F>
-void Worker<F>::store(emit::CopyKernel* kernel, const View& to, F* from, std::int64_t length,
-                      F scale) {
+void Worker<F>::store(CopyKernel* kernel, const View& to, F* from, std::int64_t length, F scale) {
   watch(from, (end_ - begin_) * length);
   for (std::int64_t i = 0; i < (end_ - begin_) * length; ++i) from[i] *= scale;
   const std::int64_t stride = row_bytes(to);
-  const emit::CopyArgs copy{
+  const plan::CopyArgs copy{
       .source = from,
       .source_stride = length * static_cast<std::int64_t>(sizeof(F)),
       .source_index = nullptr,

@@ -4,11 +4,12 @@
 #include <array>
 #include <atomic>
 
-#include "emit/llvm/copy.h"
-#include "emit/llvm/flip.h"
-#include "emit/llvm/forward.h"
 #include "jit/engine.h"
-#include "plan/forward.h"
+#include "plan/copy_kernel.h"
+#include "plan/forward_kernel.h"
+#include "plan/tile_plan.h"
+#include "plan/transpose_kernel.h"
+#include "run/ask.h"
 
 namespace treadle::run {
 
@@ -30,40 +31,34 @@ class ForwardKernels {
   ForwardKernels(jit::Engine& engine, ForwardSpec spec);
 
   [[nodiscard]] const ForwardSpec& spec() const { return spec_; }
-  [[nodiscard]] const plan::ForwardPlan& plan(int vectors) const {
+  [[nodiscard]] const plan::TilePlan& plan(int vectors) const {
     return plans_[static_cast<std::size_t>(vectors - 1)];
   }
 
-  emit::BlockKernel* block(int vectors, bool masked, bool careful);
+  BlockKernel* block(int vectors, bool masked, bool careful);
   // Rows into the compute type, and results out of it. q's rows are results' type, too.
-  emit::CopyKernel* load_q() { return copy(load_q_, spec_.q, spec_.compute, spec_.dim); }
-  emit::CopyKernel* load_k() { return copy(load_k_, spec_.k, spec_.compute, spec_.dim); }
-  emit::CopyKernel* load_v() { return copy(load_v_, spec_.v, spec_.compute, spec_.value_dim); }
-  emit::CopyKernel* store_out() {
-    return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim);
-  }
+  CopyKernel* load_q() { return copy(load_q_, spec_.q, spec_.compute, spec_.dim); }
+  CopyKernel* load_k() { return copy(load_k_, spec_.k, spec_.compute, spec_.dim); }
+  CopyKernel* load_v() { return copy(load_v_, spec_.v, spec_.compute, spec_.value_dim); }
+  CopyKernel* store_out() { return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim); }
   // Rows of queries to the lanes of a tile, and sums back to rows; no room between rows.
-  emit::FlipKernel* queries_to_lanes(int vectors) {
-    return flip(to_lanes_, vectors, spec_.dim, false);
-  }
-  emit::FlipKernel* sums_to_rows(int vectors) {
-    return flip(to_rows_, vectors, spec_.value_dim, true);
-  }
+  FlipKernel* queries_to_lanes(int vectors) { return flip(to_lanes_, vectors, spec_.dim, false); }
+  FlipKernel* sums_to_rows(int vectors) { return flip(to_rows_, vectors, spec_.value_dim, true); }
 
   // The spec of one of them, for those who want to see its code.
-  [[nodiscard]] emit::BlockSpec block_spec(int vectors, bool masked, bool careful) const;
+  [[nodiscard]] plan::ForwardKernelSpec block_spec(int vectors, bool masked, bool careful) const;
 
  private:
-  using Copy = std::atomic<emit::CopyKernel*>;
-  using Flips = std::array<std::atomic<emit::FlipKernel*>, plan::most_vectors>;  // by vectors - 1
-  emit::CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
-  emit::FlipKernel* flip(Flips& kept, int vectors, std::int64_t length, bool to_rows);
+  using Copy = std::atomic<CopyKernel*>;
+  using Flips = std::array<std::atomic<FlipKernel*>, plan::most_vectors>;  // by vectors - 1
+  CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
+  FlipKernel* flip(Flips& kept, int vectors, std::int64_t length, bool to_rows);
 
   jit::Engine& engine_;
   ForwardSpec spec_;
-  std::vector<plan::ForwardPlan> plans_;  // by vectors - 1
+  std::vector<plan::TilePlan> plans_;  // by vectors - 1
   // By vectors - 1, masked, careful.
-  std::array<std::atomic<emit::BlockKernel*>, 4 * plan::most_vectors> blocks_{};
+  std::array<std::atomic<BlockKernel*>, 4 * plan::most_vectors> blocks_{};
   Copy load_q_{}, load_k_{}, load_v_{}, store_out_{};
   Flips to_lanes_{}, to_rows_{};
 };

@@ -110,7 +110,7 @@ void Worker<F>::load_queries(Tile<F>& tile) {
     tile.rows[i] = static_cast<std::int32_t>(tiles.query(tile.tile, place));
   }
   const std::int64_t dim = spec().dim;
-  const emit::CopyArgs copy{.source = rows_of(problem_.q, task_.b, tile.head),
+  const plan::CopyArgs copy{.source = rows_of(problem_.q, task_.b, tile.head),
                             .source_stride = row_bytes(problem_.q),
                             .source_index = tile.rows,
                             .target = rows_,
@@ -119,7 +119,7 @@ void Worker<F>::load_queries(Tile<F>& tile) {
                             .count = tile.width};
   shared_.kernels.load_q()(&copy);
   std::fill_n(factors_, tile.width, static_cast<F>(problem_.scale * spec().score.factor()));
-  const emit::FlipArgs flip{.source = rows_, .target = tile.queries, .factors = factors_};
+  const plan::TransposeArgs flip{.source = rows_, .target = tile.queries, .factors = factors_};
   shared_.kernels.queries_to_lanes(tile.vectors)(&flip);
 }
 
@@ -127,18 +127,18 @@ template <class F>
 void Worker<F>::run_tile(Tile<F>& tile, bool careful) {
   find_stretches(work_.stretches, work_.block, tile.runs, tile.next_run);
   for (const Stretch& stretch : work_.stretches) {
-    const emit::BlockArgs args{
+    const plan::ForwardKernelArgs args{
         .tile = {.keys = blocks_.keys() + stretch.begin * spec().dim,
                  .values = blocks_.values() + stretch.begin * spec().value_dim,
-                 .indices = blocks_.indices() + stretch.begin,
+                 .key_positions = blocks_.indices() + stretch.begin,
                  .count = stretch.end - stretch.begin,
                  .queries = tile.queries,
-                 .rows = tile.rows,
+                 .positions = tile.rows,
                  .active = tile.active,
                  .b = task_.b,
                  .h = tile.head,
-                 .score_words = problem_.score_words.data(),
-                 .mask_words = problem_.mask_words.data(),
+                 .score_captures = problem_.score_words.data(),
+                 .mask_captures = problem_.mask_words.data(),
                  .poisoned = &poisoned_},
         .scores = scores_,
         .sums = tile.part.sums,
@@ -242,7 +242,7 @@ bool Worker<F>::write(Tile<F>& tile, bool last_try) {
   };
   for (std::int64_t i = 0; i < tile.width; ++i)
     factors_[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
-  const emit::FlipArgs flip{.source = state.sums, .target = rows_, .factors = factors_};
+  const plan::TransposeArgs flip{.source = state.sums, .target = rows_, .factors = factors_};
   shared_.kernels.sums_to_rows(tile.vectors)(&flip);
   bool clean = true;
   for (std::int64_t i = 0; i < tile.active; ++i) {
@@ -257,7 +257,7 @@ bool Worker<F>::write(Tile<F>& tile, bool last_try) {
   }
   if (!clean && !last_try) return false;
 
-  const emit::CopyArgs copy{
+  const plan::CopyArgs copy{
       .source = rows_,
       .source_stride = value_dim * static_cast<std::int64_t>(sizeof(F)),
       .source_index = nullptr,

@@ -64,9 +64,8 @@ void KeyBlocks<F>::take(std::int64_t keys) {
 }
 
 template <class F>
-void KeyBlocks<F>::copy(emit::CopyKernel* kernel, const ConstView& view, F* to,
-                        std::int64_t length) {
-  const emit::CopyArgs args{.source = rows_of(view, batch_, head_),
+void KeyBlocks<F>::copy(CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length) {
+  const plan::CopyArgs args{.source = rows_of(view, batch_, head_),
                             .source_stride = row_bytes(view),
                             .source_index = room_.indices,
                             .target = to,

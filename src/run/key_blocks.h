@@ -50,7 +50,7 @@ class KeyBlocks {
 
  private:
   void take(std::int64_t keys);
-  void copy(emit::CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length);
+  void copy(CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length);
 
   ForwardKernels& kernels_;
   const ConstView &k_, &v_;

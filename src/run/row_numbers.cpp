@@ -61,7 +61,7 @@ class Rows {
  private:
   void load(const ConstView& view, std::int64_t b, std::int64_t h, std::int64_t first,
             std::int64_t count, F* to) {
-    const emit::CopyArgs args{.source = rows_of(view, b, h) + first * row_bytes(view),
+    const plan::CopyArgs args{.source = rows_of(view, b, h) + first * row_bytes(view),
                               .source_stride = row_bytes(view),
                               .source_index = nullptr,
                               .target = to,

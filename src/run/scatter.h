@@ -10,7 +10,7 @@ namespace treadle::run {
 template <class F>
 struct Gifts {
   const F* amounts = nullptr;            // [keys][width]
-  const std::int64_t* places = nullptr;  // see emit::SlopeArgs
+  const std::int64_t* places = nullptr;  // see plan::BackwardKernelArgs
   std::int64_t keys = 0, queries = 0;    // lanes from `queries` on give nothing
   std::int64_t width = 0;
   bool separable = false;

@@ -17,10 +17,9 @@ extern "C" jit_descriptor __jit_debug_descriptor;  // where debuggers look
 namespace treadle::jit {
 namespace {
 
-void* make(Engine& engine) {
+Engine::Code make(Engine& engine) {
   const plan::Target target = plan::host_target();
-  return engine.address({.high = 7, .low = 8}, target,
-                        [&] { return test::squares_module(target); });
+  return engine.code({.high = 7, .low = 8}, target, [&] { return test::squares_module(target); });
 }
 
 TEST(Debugging, PerfGetsAFile) {

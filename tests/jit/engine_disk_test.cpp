@@ -22,8 +22,8 @@ const base::Hash key{.high = 5, .low = 6};
 // Asks a new engine, as a new process would; how it found the kernel.
 EngineStatistics ask(const std::string& folder, const plan::Target& target) {
   Engine engine({.cache_folder = folder});
-  auto* squares =
-      engine.function<test::Squares>(key, target, [&] { return test::squares_module(target); });
+  auto* squares = test::function<test::Squares>(engine, key, target,
+                                                [&] { return test::squares_module(target); });
   const std::vector<float> x(64, 1.0F);
   float result = 0;
   squares(x.data(), &result, 64);
@@ -45,7 +45,7 @@ TEST(EngineDisk, DoesNotEmitWhatIsOnDisk) {
   const plan::Target target = plan::host_target();
   ask(folder.path(), target);
   Engine engine({.cache_folder = folder.path()});
-  engine.address(key, target, []() -> emit::Module {
+  engine.code(key, target, []() -> emit::llvm::Module {
     ADD_FAILURE() << "emitted";
     return {};
   });
@@ -84,17 +84,17 @@ TEST(EngineDump, SaysWhereAKernelCameFromAndHowLongItTook) {
   {
     Engine engine({.cache_folder = folder.path()});
     testing::internal::CaptureStderr();
-    engine.address(key, target, emit);
+    engine.code(key, target, emit);
     EXPECT_THAT(testing::internal::GetCapturedStderr(),
                 ContainsRegex("== time: kernel [0-9a-f]+\ncompiled, [0-9.]+ ms: emit [0-9.]+, "
                               "passes [0-9.]+, code [0-9.]+, link [0-9.]+\n"));
     testing::internal::CaptureStderr();
-    engine.address(key, target, emit);
+    engine.code(key, target, emit);
     EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("\nmemory\n"));
   }
   Engine engine({.cache_folder = folder.path()});
   testing::internal::CaptureStderr();
-  engine.address(key, target, emit);
+  engine.code(key, target, emit);
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               ContainsRegex("\ndisk, [0-9.]+ ms: read [0-9.]+, link [0-9.]+\n"));
 }

@@ -25,8 +25,8 @@ TEST(Engine, RunsWhatItCompiles) {
   std::iota(x.begin(), x.end(), 0.0F);
   for (const std::string& name : plan::runnable_targets()) {
     const plan::Target target = plan::find_target(name);
-    auto* squares = engine.function<test::Squares>(key_of("squares"), target,
-                                                   [&] { return test::squares_module(target); });
+    auto* squares = test::function<test::Squares>(engine, key_of("squares"), target,
+                                                  [&] { return test::squares_module(target); });
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(squares) % 16, 0);
     float result = 0;
     squares(x.data(), &result, static_cast<long>(x.size()));
@@ -35,15 +35,27 @@ TEST(Engine, RunsWhatItCompiles) {
   EXPECT_EQ(engine.statistics().compiled, static_cast<long>(plan::runnable_targets().size()));
 }
 
+TEST(Engine, AHeldKernelOutlivesTheEngine) {
+  plan::Kernel<plan::CopyArgs> copy;
+  {
+    Engine engine({});
+    copy = engine.get(plan::CopySpec{plan::host_target(), DType::f32, DType::f64, 3});
+  }
+  const std::vector<float> from{1, 2, 3};
+  std::vector<double> to(3);
+  copy({.source = from.data(), .target = to.data(), .count = 1});
+  EXPECT_EQ(to, (std::vector<double>{1, 2, 3}));
+}
+
 TEST(Engine, CompilesOnceHoweverManyAsk) {
   Engine engine({});
   const plan::Target target = plan::host_target();
   std::atomic<int> emitted = 0;
-  std::vector<void*> found(10);
+  std::vector<Engine::Code> found(10);
   std::vector<std::thread> threads;
-  for (void*& address : found) {
+  for (Engine::Code& code : found) {
     threads.emplace_back([&] {
-      address = engine.address(key_of("squares"), target, [&] {
+      code = engine.code(key_of("squares"), target, [&] {
         ++emitted;
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         return test::squares_module(target);
@@ -66,7 +78,7 @@ TEST(Engine, TellsEveryoneWhoWaitsThatEmittingFailed) {
   for (int i = 0; i < 10; ++i) {
     threads.emplace_back([&] {
       try {
-        engine.address(key_of("squares"), target, [&]() -> emit::Module {
+        engine.code(key_of("squares"), target, [&]() -> emit::llvm::Module {
           ++emitted;
           std::this_thread::sleep_for(std::chrono::milliseconds(50));
           throw std::runtime_error("no such kernel");
@@ -81,7 +93,7 @@ TEST(Engine, TellsEveryoneWhoWaitsThatEmittingFailed) {
   EXPECT_EQ(caught, 10);
   EXPECT_LE(emitted, 10);
   // The next one tries again.
-  EXPECT_NE(engine.address(key_of("squares"), target, [&] { return test::squares_module(target); }),
+  EXPECT_NE(engine.code(key_of("squares"), target, [&] { return test::squares_module(target); }),
             nullptr);
 }
 
@@ -91,8 +103,8 @@ TEST(Engine, CallsMathOfTheLibraries) {
   const std::vector<float> x(16, 0.5F);
   const auto check = [&](const std::string& callee, int lanes) {
     SCOPED_TRACE(callee);
-    auto* map = engine.function<test::Map>(
-        key_of(callee), target, [&] { return test::call_module(target, callee, lanes); });
+    auto* map = test::function<test::Map>(engine, key_of(callee), target,
+                                          [&] { return test::call_module(target, callee, lanes); });
     std::vector<float> y(16, 0.0F);
     map(x.data(), y.data());
     for (int i = 0; i < lanes; ++i)
@@ -110,8 +122,8 @@ TEST(Engine, SaysWhichFunctionIsMissing) {
   const plan::Target target = plan::host_target();
   for (int i = 0; i < 2; ++i) {  // twice: the failed one leaves nothing behind
     try {
-      engine.address(key_of("missing"), target,
-                     [&] { return test::call_module(target, "no_such_function", 1); });
+      engine.code(key_of("missing"), target,
+                  [&] { return test::call_module(target, "no_such_function", 1); });
       FAIL() << "loaded";
     } catch (const base::InternalError& error) {
       EXPECT_THAT(error.what(), testing::HasSubstr("no_such_function"));
@@ -124,7 +136,7 @@ TEST(Engine, RefusesToLoadCodeOfAnotherMachine) {
   const bool arm = plan::host_target().triple.starts_with("aarch64");
   const plan::Target target = plan::find_target(arm ? "haswell" : "aarch64");
   try {
-    engine.address(key_of("squares"), target, [&] { return test::squares_module(target); });
+    engine.code(key_of("squares"), target, [&] { return test::squares_module(target); });
     FAIL() << "loaded";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr(target.triple));
@@ -134,12 +146,12 @@ TEST(Engine, RefusesToLoadCodeOfAnotherMachine) {
 TEST(Engine, RefusesMalformedModules) {
   Engine engine({});
   const plan::Target target = plan::host_target();
-  EXPECT_THROW(engine.address(key_of("malformed"), target,
-                              [&] {
-                                emit::Module made = test::squares_module(target);
-                                made.module->getFunction("kernel")->back().back().eraseFromParent();
-                                return made;
-                              }),
+  EXPECT_THROW(engine.code(key_of("malformed"), target,
+                           [&] {
+                             emit::llvm::Module made = test::squares_module(target);
+                             made.module->getFunction("kernel")->back().back().eraseFromParent();
+                             return made;
+                           }),
                base::InternalError);
 }
 

@@ -1,3 +1,5 @@
+#include "jit/inspect.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,11 +40,11 @@ TEST(Inspect, ObjectsOfAnyMachineAreElf) {
 // Two roundings unless the emitter asked for one.
 TEST(Inspect, ProductsAndSumsStaySeparate) {
   const plan::Target target = plan::find_target("haswell");
-  emit::Module made = emit::make_module("separate", target);
+  emit::llvm::Module made = emit::llvm::make_module("separate", target);
   auto* real = llvm::Type::getFloatTy(*made.context);
   auto* type = llvm::FunctionType::get(real, {real, real, real}, false);
-  llvm::Function* function = emit::make_function(*made.module, "kernel", type, target);
-  emit::Builder build(function, target, DType::f32);
+  llvm::Function* function = emit::llvm::make_function(*made.module, "kernel", type, target);
+  emit::llvm::Builder build(function, target, DType::f32);
   build.CreateRet(build.CreateFAdd(build.CreateFMul(function->getArg(0), function->getArg(1)),
                                    function->getArg(2)));
   EXPECT_THAT(assembly_of(std::move(made), target),

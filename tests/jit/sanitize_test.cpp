@@ -23,8 +23,8 @@ TEST(Sanitize, NoticesReadsPastTheEnd) {
   Engine engine({.address_sanitizer = true});
   for (const std::string& name : plan::runnable_targets()) {
     const plan::Target target = plan::find_target(name);
-    auto* squares = engine.function<test::Squares>(base::Hash{.high = 9}, target,
-                                                   [&] { return test::squares_module(target); });
+    auto* squares = test::function<test::Squares>(engine, base::Hash{.high = 9}, target,
+                                                  [&] { return test::squares_module(target); });
     const long lanes = target.lanes(DType::f32);
     const std::vector<float> enough(static_cast<std::size_t>(2 * lanes), 1.0F);
     float result = 0;
@@ -39,8 +39,8 @@ TEST(Sanitize, NoticesReadsPastTheEnd) {
 TEST(Sanitize, NoticesReadsOfOneFloat) {
   Engine engine({.address_sanitizer = true});
   const plan::Target target = plan::host_target();
-  auto* map = engine.function<test::Map>(base::Hash{.high = 10}, target,
-                                         [&] { return test::call_module(target, "tanhf", 1); });
+  auto* map = test::function<test::Map>(engine, base::Hash{.high = 10}, target,
+                                        [&] { return test::call_module(target, "tanhf", 1); });
   const std::vector<float> x(3, 1.0F);
   float y = 0;
   map(x.data() + 2, &y);

@@ -5,8 +5,8 @@
 #include "close.h"
 #include "fuzz.h"
 #include "placed.h"
-#include "plan/forward.h"
 #include "plan/schedule.h"
+#include "plan/tile_plan.h"
 #include "random_mods.h"
 
 namespace treadle {

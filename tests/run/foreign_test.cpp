@@ -9,6 +9,7 @@
 
 #include "emit/llvm/forward.h"
 #include "jit/engine.h"
+#include "jit/inspect.h"
 #include "passes/simplify.h"
 #include "traced.h"
 #include "treadle/mods.h"
@@ -21,10 +22,11 @@ bool have(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-emit::BlockSpec causal_alibi(const plan::Target& target, std::int64_t dim, std::int64_t value_dim) {
+plan::ForwardKernelSpec causal_alibi(const plan::Target& target, std::int64_t dim,
+                                     std::int64_t value_dim) {
   static const Tensor slopes(DType::f32, {2});
-  emit::BlockSpec spec;
-  spec.plan = plan::plan_forward(target, DType::f32, dim, value_dim, plan::most_vectors);
+  plan::ForwardKernelSpec spec;
+  spec.plan = plan::plan_tile(target, DType::f32, dim, value_dim, plan::most_vectors);
   spec.score =
       plan::score_form(passes::simplify(test::traced_score(mods::alibi({"slopes", slopes})).graph));
   spec.score_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {true}};
@@ -36,8 +38,8 @@ emit::BlockSpec causal_alibi(const plan::Target& target, std::int64_t dim, std::
 
 TEST(Foreign, AnAarch64KernelRunsInAnEmulator) {
   const plan::Target target = plan::find_target("aarch64");
-  const emit::BlockSpec spec = causal_alibi(target, 20, 13);
-  const std::string object = jit::object_of(emit::emit_block(spec), target);
+  const plan::ForwardKernelSpec spec = causal_alibi(target, 20, 13);
+  const std::string object = jit::object_of(emit::llvm::emit_forward(spec), target);
   ASSERT_EQ(object.substr(0, 4),
             "\x7f"
             "ELF");
@@ -83,9 +85,9 @@ TEST(Foreign, InnerLoopsDoNotSpill) {
     const plan::Target target = plan::find_target(name);
     for (const std::int64_t dim : {32, 64, 80, 128, 256}) {
       for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
-        emit::BlockSpec spec;
-        spec.plan = plan::plan_forward(target, DType::f32, dim, dim, vectors);
-        const std::string assembly = jit::assembly_of(emit::emit_block(spec), target);
+        plan::ForwardKernelSpec spec;
+        spec.plan = plan::plan_tile(target, DType::f32, dim, dim, vectors);
+        const std::string assembly = jit::assembly_of(emit::llvm::emit_forward(spec), target);
         EXPECT_NE(assembly.find(target.vector_bytes == 64 ? "%zmm" : "%ymm"), std::string::npos);
         const auto hot = hot_blocks(assembly, 2 * spec.plan.rows * vectors);
         EXPECT_GE(hot.size(), 2U) << name << " " << dim << " " << vectors;  // scores, and values

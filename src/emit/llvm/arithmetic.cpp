@@ -8,31 +8,31 @@
 #include "base/error.h"
 #include "emit/llvm/math.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 using ir::Op;
 
 // Neither a NaN nor something that may be one.
 bool is_number(Value* value) {
-  if (auto* constant = llvm::dyn_cast<llvm::Constant>(value)) {
+  if (auto* constant = ::llvm::dyn_cast<::llvm::Constant>(value)) {
     if (constant->getType()->isVectorTy()) constant = constant->getSplatValue();
-    auto* real = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+    auto* real = ::llvm::dyn_cast_or_null<::llvm::ConstantFP>(constant);
     return real != nullptr && !real->isNaN();
   }
-  return llvm::isa<llvm::SIToFPInst, llvm::UIToFPInst>(value);
+  return ::llvm::isa<::llvm::SIToFPInst, ::llvm::UIToFPInst>(value);
 }
 
-llvm::ConstantInt* constant_integer(Value* value) {
-  auto* constant = llvm::dyn_cast<llvm::Constant>(value);
+::llvm::ConstantInt* constant_integer(Value* value) {
+  auto* constant = ::llvm::dyn_cast<::llvm::Constant>(value);
   if (constant != nullptr && constant->getType()->isVectorTy())
     constant = constant->getSplatValue();
-  return llvm::dyn_cast_or_null<llvm::ConstantInt>(constant);
+  return ::llvm::dyn_cast_or_null<::llvm::ConstantInt>(constant);
 }
 
 }  // namespace
 
-llvm::Type* Arithmetic::shaped(llvm::Type* type, Value* like) {
+::llvm::Type* Arithmetic::shaped(::llvm::Type* type, Value* like) {
   return like->getType()->isVectorTy() ? build_.vector(type) : type;
 }
 
@@ -45,8 +45,8 @@ void Arithmetic::level(Values& values) {
 
 Value* Arithmetic::constant(const ir::Node& node) {
   switch (node.type) {
-    case ir::Type::real: return llvm::ConstantFP::get(real(), node.real());
-    case ir::Type::integer: return llvm::ConstantInt::getSigned(integer(), node.integer());
+    case ir::Type::real: return ::llvm::ConstantFP::get(real(), node.real());
+    case ir::Type::integer: return ::llvm::ConstantInt::getSigned(integer(), node.integer());
     case ir::Type::boolean: return build_.getInt1(node.boolean());
   }
   base::internal_error("emit: a constant of no type");
@@ -74,15 +74,15 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
   const bool of_reals = from == ir::Type::real;
   Value* a = in[0];
   Value* b = in.size() > 1 ? in[1] : nullptr;
-  llvm::Type* type = a->getType();
-  const auto call = [&](llvm::Intrinsic::ID function) {
+  ::llvm::Type* type = a->getType();
+  const auto call = [&](::llvm::Intrinsic::ID function) {
     return build_.CreateUnaryIntrinsic(function, a);
   };
-  const auto compare = [&](llvm::CmpInst::Predicate reals, llvm::CmpInst::Predicate integers) {
+  const auto compare = [&](::llvm::CmpInst::Predicate reals, ::llvm::CmpInst::Predicate integers) {
     return of_reals ? build_.CreateFCmp(reals, a, b) : build_.CreateICmp(integers, a, b);
   };
-  const auto number = [&](double value) { return llvm::ConstantFP::get(type, value); };
-  using Is = llvm::CmpInst;
+  const auto number = [&](double value) { return ::llvm::ConstantFP::get(type, value); };
+  using Is = ::llvm::CmpInst;
 
   switch (node.op) {
     case Op::input:
@@ -94,16 +94,16 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
     case Op::mul: return is_real ? build_.CreateFMul(a, b) : build_.CreateMul(a, b);
     case Op::neg: return is_real ? build_.CreateFNeg(a) : build_.CreateNeg(a);
     case Op::abs:
-      return is_real ? call(llvm::Intrinsic::fabs)
-                     : build_.CreateBinaryIntrinsic(llvm::Intrinsic::abs, a, build_.getFalse());
+      return is_real ? call(::llvm::Intrinsic::fabs)
+                     : build_.CreateBinaryIntrinsic(::llvm::Intrinsic::abs, a, build_.getFalse());
     case Op::sign: return sign(a);
     case Op::min: return smaller(a, b);
     case Op::max: return larger(a, b);
     case Op::clamp: return smaller(larger(a, b), in[2]);
 
     case Op::div: return build_.CreateFDiv(a, b);
-    case Op::sqrt: return call(llvm::Intrinsic::sqrt);
-    case Op::rsqrt: return build_.CreateFDiv(number(1), call(llvm::Intrinsic::sqrt));
+    case Op::sqrt: return call(::llvm::Intrinsic::sqrt);
+    case Op::rsqrt: return build_.CreateFDiv(number(1), call(::llvm::Intrinsic::sqrt));
     case Op::pow:
     case Op::exp:
     case Op::exp2:
@@ -124,10 +124,10 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
     case Op::sigmoid:
     case Op::erf: return emit_math(build_, node.op, in);
 
-    case Op::floor: return call(llvm::Intrinsic::floor);
-    case Op::ceil: return call(llvm::Intrinsic::ceil);
-    case Op::round: return call(llvm::Intrinsic::roundeven);
-    case Op::trunc: return call(llvm::Intrinsic::trunc);
+    case Op::floor: return call(::llvm::Intrinsic::floor);
+    case Op::ceil: return call(::llvm::Intrinsic::ceil);
+    case Op::round: return call(::llvm::Intrinsic::roundeven);
+    case Op::trunc: return call(::llvm::Intrinsic::trunc);
 
     case Op::floor_div: return floor_divide(a, b, false);
     case Op::mod: return floor_divide(a, b, true);
@@ -151,7 +151,7 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
 
     case Op::isnan: return build_.CreateFCmpUNO(a, a);
     case Op::isinf:
-      return build_.CreateFCmpOEQ(call(llvm::Intrinsic::fabs),
+      return build_.CreateFCmpOEQ(call(::llvm::Intrinsic::fabs),
                                   number(std::numeric_limits<double>::infinity()));
 
     case Op::where: return build_.CreateSelect(a, b, in[2]);
@@ -169,7 +169,7 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
 // either is NaN.
 Value* Arithmetic::smaller(Value* a, Value* b) {
   if (a->getType()->isIntOrIntVectorTy()) {
-    return build_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, a, b);
+    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, a, b);
   }
   if (is_number(b)) std::swap(a, b);
   Value* least = build_.CreateSelect(build_.CreateFCmpOLT(a, b), a, b);
@@ -178,7 +178,7 @@ Value* Arithmetic::smaller(Value* a, Value* b) {
 
 Value* Arithmetic::larger(Value* a, Value* b) {
   if (a->getType()->isIntOrIntVectorTy()) {
-    return build_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, a, b);
+    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smax, a, b);
   }
   if (is_number(b)) std::swap(a, b);
   Value* most = build_.larger(a, b);
@@ -186,13 +186,13 @@ Value* Arithmetic::larger(Value* a, Value* b) {
 }
 
 Value* Arithmetic::sign(Value* a) {
-  llvm::Type* type = a->getType();
+  ::llvm::Type* type = a->getType();
   if (type->isIntOrIntVectorTy()) {
-    Value* zero = llvm::ConstantInt::get(type, 0);
+    Value* zero = ::llvm::ConstantInt::get(type, 0);
     Value* positive = build_.CreateZExt(build_.CreateICmpSGT(a, zero), type);
     return build_.CreateAdd(positive, build_.CreateSExt(build_.CreateICmpSLT(a, zero), type));
   }
-  const auto number = [&](double value) { return llvm::ConstantFP::get(type, value); };
+  const auto number = [&](double value) { return ::llvm::ConstantFP::get(type, value); };
   Value* negative = build_.CreateSelect(build_.CreateFCmpOLT(a, number(0)), number(-1), number(0));
   return build_.CreateSelect(build_.CreateFCmpOGT(a, number(0)), number(1), negative);
 }
@@ -200,9 +200,11 @@ Value* Arithmetic::sign(Value* a) {
 // No divisor traps: in place of 0 (where the value means nothing) and of -1 (where the lowest
 // integer would) it divides by 1.
 Value* Arithmetic::floor_divide(Value* a, Value* b, bool rest) {
-  llvm::Type* type = a->getType();
-  const auto number = [&](std::int64_t value) { return llvm::ConstantInt::getSigned(type, value); };
-  llvm::ConstantInt* constant = constant_integer(b);
+  ::llvm::Type* type = a->getType();
+  const auto number = [&](std::int64_t value) {
+    return ::llvm::ConstantInt::getSigned(type, value);
+  };
+  ::llvm::ConstantInt* constant = constant_integer(b);
   if (constant != nullptr && constant->getValue().isPowerOf2() && !constant->isNegative()) {
     if (rest) return build_.CreateAnd(a, number(constant->getSExtValue() - 1));
     return build_.CreateAShr(a, number(constant->getValue().logBase2()));
@@ -215,7 +217,7 @@ Value* Arithmetic::floor_divide(Value* a, Value* b, bool rest) {
   if (narrow_ && type->isVectorTy() && constant == nullptr) {
     // Vectors have no integer division. In fp64 the quotient of two that fit 32 bits is never
     // rounded onto the next integer: it is at least 2^-32 of itself away from it.
-    llvm::Type* wide = build_.vector(build_.getDoubleTy());
+    ::llvm::Type* wide = build_.vector(build_.getDoubleTy());
     Value* real = build_.CreateFDiv(build_.CreateSIToFP(a, wide), build_.CreateSIToFP(by, wide));
     quotient = build_.CreateFPToSI(real, type);
   } else {
@@ -236,26 +238,26 @@ Value* Arithmetic::floor_divide(Value* a, Value* b, bool rest) {
 // Of a narrow integer, 32 .. 63 places shift out what 64 bits would still hold on the left; but
 // there only 0 fits 32 bits.
 Value* Arithmetic::shift(Op op, Value* a, Value* by) {
-  llvm::Type* type = a->getType();
+  ::llvm::Type* type = a->getType();
   const unsigned bits = type->getScalarSizeInBits();
-  Value* inside = build_.CreateICmpULT(by, llvm::ConstantInt::get(type, bits));
-  Value* zero = llvm::ConstantInt::get(type, 0);
+  Value* inside = build_.CreateICmpULT(by, ::llvm::ConstantInt::get(type, bits));
+  Value* zero = ::llvm::ConstantInt::get(type, 0);
   if (op == Op::shift_left) {
     Value* shifted = build_.CreateShl(a, build_.CreateSelect(inside, by, zero));
     return build_.CreateSelect(inside, shifted, zero);
   }
-  return build_.CreateAShr(a,
-                           build_.CreateSelect(inside, by, llvm::ConstantInt::get(type, bits - 1)));
+  return build_.CreateAShr(
+      a, build_.CreateSelect(inside, by, ::llvm::ConstantInt::get(type, bits - 1)));
 }
 
 // Where integers are known to fit 32 bits, nothing saturates; values of checked kernels are known
 // only where they are sound.
 Value* Arithmetic::to_integer(Value* a) {
-  llvm::Type* type = shaped(integer(), a);
+  ::llvm::Type* type = shaped(integer(), a);
   if (!narrow_ || checked_) {
-    return build_.CreateIntrinsic(llvm::Intrinsic::fptosi_sat, {type, a->getType()}, {a});
+    return build_.CreateIntrinsic(::llvm::Intrinsic::fptosi_sat, {type, a->getType()}, {a});
   }
-  Value* zero = llvm::ConstantFP::get(a->getType(), 0.0);
+  Value* zero = ::llvm::ConstantFP::get(a->getType(), 0.0);
   return build_.CreateFPToSI(build_.CreateSelect(build_.CreateFCmpUNO(a, a), zero, a), type);
 }
 
@@ -274,7 +276,7 @@ Value* Arithmetic::poison(const ir::Node& node, std::span<const Result> in) {
 
   if (node.op == Op::floor_div || node.op == Op::mod) {
     Value* divisor = in[1].value;
-    llvm::ConstantInt* constant = constant_integer(divisor);
+    ::llvm::ConstantInt* constant = constant_integer(divisor);
     if (constant != nullptr && !constant->isZero()) return any;
     return either(any, build_.CreateIsNull(divisor));
   }
@@ -298,4 +300,4 @@ Value* Arithmetic::poison(const ir::Node& node, std::span<const Result> in) {
   return any;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,7 +1,7 @@
 // The operations of ops.def on LLVM values, with the meaning that ir/interpret.cpp gives them.
 //
-//   Arithmetic does(build, facts, DType::f32);
-//   Result sum = does.apply(graph, id, {a, b});     // id is an add
+//   Arithmetic ops(build, facts, DType::f32);
+//   Result sum = ops.apply(graph, id, {a, b});     // id is an add
 //
 // Operands may be scalars or vectors of build.lanes(); the result is a vector if one of them is.
 // Integers are i32 if every one of the graph fits (facts.narrow), else i64. With facts.checked
@@ -13,7 +13,7 @@
 #include "emit/llvm/mod.h"
 #include "ir/graph.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 class Arithmetic {
  public:
@@ -27,10 +27,10 @@ class Arithmetic {
   [[nodiscard]] bool narrow() const { return narrow_; }
 
   // The types of scalars.
-  [[nodiscard]] llvm::Type* real() {
+  [[nodiscard]] ::llvm::Type* real() {
     return real_ == DType::f64 ? build_.getDoubleTy() : build_.getFloatTy();
   }
-  [[nodiscard]] llvm::IntegerType* integer() {
+  [[nodiscard]] ::llvm::IntegerType* integer() {
     return narrow_ ? build_.getInt32Ty() : build_.getInt64Ty();
   }
 
@@ -58,7 +58,7 @@ class Arithmetic {
   Value* to_integer(Value* a);
 
   // A type as wide as `like`: itself, or a vector.
-  llvm::Type* shaped(llvm::Type* type, Value* like);
+  ::llvm::Type* shaped(::llvm::Type* type, Value* like);
   // If one is a vector, all become vectors.
   void level(Values& values);
 
@@ -67,4 +67,4 @@ class Arithmetic {
   DType real_;
 };
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

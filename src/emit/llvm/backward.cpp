@@ -5,43 +5,28 @@
 #include <algorithm>
 #include <numbers>
 
-#include "emit/llvm/dependence.h"
 #include "emit/llvm/power.h"
 #include "emit/llvm/tile.h"
+#include "plan/separable.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
-// Whether the node is a number of the query plus a number of the key.
-bool separates(const ir::Graph& graph, const std::vector<Dependence>& on, ir::NodeId id) {
-  const Dependence& mine = on[static_cast<std::size_t>(id)];
-  if (mine.score) return false;
-  if (!mine.q || !mine.kv) return true;
-  const ir::Node& node = graph[id];
-  const auto part = [&](std::size_t i) { return separates(graph, on, node.operands[i]); };
-  const auto fixed = [&](std::size_t i) {
-    return level_of(on[static_cast<std::size_t>(node.operands[i])]) == Level::head;
-  };
-  if (node.op == ir::Op::add || node.op == ir::Op::sub) return part(0) && part(1);
-  if (node.op == ir::Op::neg) return part(0);
-  return node.op == ir::Op::mul && ((fixed(0) && part(1)) || (fixed(1) && part(0)));
-}
-
 // What a pair gives to a capture, and where: kept for the caller to add in order.
-void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spec,
+void store_contributions(Builder& build, TileEmitter& tile, const plan::BackwardKernelSpec& spec,
                          const std::vector<ModEmitter::Result>& results, Value* visible, Value* i,
                          int v) {
-  Value* amounts = tile.pointer(offsetof(SlopeArgs, amounts));
-  Value* places = tile.pointer(offsetof(SlopeArgs, places));
-  Value* strides = tile.pointer(offsetof(SlopeArgs, gradient_strides));
-  Value* apart = tile.word(offsetof(SlopeArgs, apart));
-  llvm::VectorType* words = build.vector(build.getInt64Ty());
+  Value* amounts = tile.pointer(offsetof(plan::BackwardKernelArgs, contribution_values));
+  Value* places = tile.pointer(offsetof(plan::BackwardKernelArgs, contribution_offsets));
+  Value* strides = tile.pointer(offsetof(plan::BackwardKernelArgs, gradient_strides));
+  Value* apart = tile.word(offsetof(plan::BackwardKernelArgs, contribution_stride));
+  ::llvm::VectorType* words = build.vector(build.getInt64Ty());
   const auto output = [&](int n) {
     return build.splat(results[static_cast<std::size_t>(n)].value);
   };
   std::int64_t stride = 0;
-  for (std::size_t c = 0; c < spec.contributions.size(); ++c) {
-    const ir::Contribution& contribution = spec.contributions[c];
+  for (std::size_t c = 0; c < spec.derivative.contributions.size(); ++c) {
+    const ir::Contribution& contribution = spec.derivative.contributions[c];
     Value* counts = output(contribution.when);
     if (visible != nullptr) counts = build.CreateAnd(counts, visible);
     Value* amount = build.CreateSelect(counts, output(contribution.value), build.numbers(0));
@@ -52,7 +37,7 @@ void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spe
     build.store(amount, build.element(build.real(), amounts, at));
 
     const auto place = [&] {
-      Value* sum = llvm::Constant::getNullValue(words);
+      Value* sum = ::llvm::Constant::getNullValue(words);
       for (std::size_t axis = 0; axis < contribution.index.size(); ++axis) {
         const std::int64_t which = stride + static_cast<std::int64_t>(axis);
         Value* step = build.load(build.getInt64Ty(),
@@ -62,7 +47,7 @@ void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spe
       }
       return sum;
     };
-    if (!is_separable(spec.derivative, contribution)) {
+    if (!plan::is_separable(spec.derivative.graph, contribution)) {
       build.store(place(), build.element(build.getInt64Ty(), places, at));
     } else {
       build.when(
@@ -79,26 +64,27 @@ void store_contributions(Builder& build, TileEmitter& tile, const SlopeSpec& spe
 }
 
 // For every pair: its weight, and the slope of its score.
-void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
+void emit_pairs(Builder& build, TileEmitter& tile, const plan::BackwardKernelSpec& spec) {
   const bool modifies = spec.score.kind != plan::ScoreForm::Kind::plain;
   const bool general = spec.score.kind == plan::ScoreForm::Kind::general;
   std::unique_ptr<ModEmitter> score_mod, derivative, mask;
   if (modifies) {
     score_mod = tile.prepare(spec.score.graph, spec.score_facts, spec.plan.compute,
-                             offsetof(TileArgs, score_words));
+                             offsetof(plan::TileArgs, score_captures));
   }
-  if (derives(spec)) {
-    derivative = tile.prepare(spec.derivative, spec.derivative_facts, spec.plan.compute,
-                              offsetof(SlopeArgs, derivative_words));
+  if (spec.derives()) {
+    derivative = tile.prepare(spec.derivative.graph, spec.derivative_facts, spec.plan.compute,
+                              offsetof(plan::BackwardKernelArgs, derivative_captures));
   }
   if (spec.masked)
-    mask = tile.prepare(spec.mask, spec.mask_facts, DType::f64, offsetof(TileArgs, mask_words));
-  Value* weights = tile.pointer(offsetof(SlopeArgs, weights));
-  Value* slopes = tile.pointer(offsetof(SlopeArgs, slopes));
+    mask = tile.prepare(spec.mask, spec.mask_facts, DType::f64,
+                        offsetof(plan::TileArgs, mask_captures));
+  Value* weights = tile.pointer(offsetof(plan::BackwardKernelArgs, probabilities));
+  Value* slopes = tile.pointer(offsetof(plan::BackwardKernelArgs, dscores));
   Values power, delta;
   for (int v = 0; v < spec.plan.vectors; ++v) {
-    power.push_back(tile.load(tile.pointer(offsetof(SlopeArgs, power)), v));
-    delta.push_back(tile.load(tile.pointer(offsetof(SlopeArgs, delta)), v));
+    power.push_back(tile.load(tile.pointer(offsetof(plan::BackwardKernelArgs, lse2)), v));
+    delta.push_back(tile.load(tile.pointer(offsetof(plan::BackwardKernelArgs, delta)), v));
   }
 
   tile.for_keys([&](Value* i, Value* kv) {
@@ -145,51 +131,26 @@ void emit_pairs(Builder& build, TileEmitter& tile, const SlopeSpec& spec) {
 
 }  // namespace
 
-bool is_separable(const ir::Graph& derivative, const ir::Contribution& contribution) {
-  const std::vector<Dependence> on = dependences(derivative);
-  return std::ranges::all_of(contribution.index, [&](int output) {
-    return separates(derivative, on, derivative.outputs()[static_cast<std::size_t>(output)]);
-  });
-}
-
-bool derives(const SlopeSpec& spec) {
-  return spec.score.kind == plan::ScoreForm::Kind::general || !spec.contributions.empty();
-}
-
-base::Hash key(const SlopeSpec& spec) {
-  base::Hasher hasher;
-  hasher.add("backward slopes").add(hash(spec.plan)).add(spec.score.kind).add(spec.masked);
-  if (spec.score.kind != plan::ScoreForm::Kind::plain)
-    hasher.add(spec.score.graph.hash()).add(hash(spec.score_facts));
-  if (derives(spec)) hasher.add(spec.derivative.hash()).add(hash(spec.derivative_facts));
-  hasher.add(spec.contributions.size());
-  for (const ir::Contribution& contribution : spec.contributions) {
-    hasher.add(contribution.when).add(contribution.value).add(contribution.index.size());
-    for (const int index : contribution.index) hasher.add(index);
-  }
-  if (spec.masked) hasher.add(spec.mask.hash()).add(hash(spec.mask_facts));
-  return hasher.finish();
-}
-
-Module emit_slopes(const SlopeSpec& spec) {
+Module emit_backward(const plan::BackwardKernelSpec& spec) {
   Module made = make_module("backward", spec.plan.target);
-  llvm::LLVMContext& context = *made.context;
-  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
-                                       {llvm::PointerType::getUnqual(context)}, false);
-  llvm::Function* function = make_function(*made.module, "kernel", type, spec.plan.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.plan.target);
   Builder build(function, spec.plan.target, spec.plan.compute);
   TileEmitter tile(build, spec.plan, function->getArg(0));
 
-  Value* keys = tile.pointer(offsetof(TileArgs, keys));
-  Value* slopes = tile.pointer(offsetof(SlopeArgs, slopes));
-  tile.multiply(keys, spec.plan.dim, tile.pointer(offsetof(TileArgs, queries)),
-                tile.pointer(offsetof(SlopeArgs, weights)), {});
-  tile.multiply(tile.pointer(offsetof(TileArgs, values)), spec.plan.value_dim,
-                tile.pointer(offsetof(SlopeArgs, gradients)), slopes, {});
+  Value* keys = tile.pointer(offsetof(plan::TileArgs, keys));
+  Value* slopes = tile.pointer(offsetof(plan::BackwardKernelArgs, dscores));
+  tile.multiply(keys, spec.plan.dim, tile.pointer(offsetof(plan::TileArgs, queries)),
+                tile.pointer(offsetof(plan::BackwardKernelArgs, probabilities)), {});
+  tile.multiply(tile.pointer(offsetof(plan::TileArgs, values)), spec.plan.value_dim,
+                tile.pointer(offsetof(plan::BackwardKernelArgs, dout)), slopes, {});
   emit_pairs(build, tile, spec);
-  tile.add(keys, spec.plan.dim, slopes, tile.pointer(offsetof(SlopeArgs, dq)), false);
+  tile.add(keys, spec.plan.dim, slopes, tile.pointer(offsetof(plan::BackwardKernelArgs, dq)),
+           false);
   build.CreateRetVoid();
   return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -4,18 +4,18 @@
 
 #include <llvm/IR/MDBuilder.h>
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
-llvm::BasicBlock* entry_of(llvm::Function* function) {
-  return function->empty() ? llvm::BasicBlock::Create(function->getContext(), "entry", function)
+::llvm::BasicBlock* entry_of(::llvm::Function* function) {
+  return function->empty() ? ::llvm::BasicBlock::Create(function->getContext(), "entry", function)
                            : &function->back();
 }
 
 }  // namespace
 
-Builder::Builder(llvm::Function* function, const plan::Target& target, DType compute)
-    : llvm::IRBuilder<>(entry_of(function)),
+Builder::Builder(::llvm::Function* function, const plan::Target& target, DType compute)
+    : ::llvm::IRBuilder<>(entry_of(function)),
       target_(target),
       compute_(compute),
       lanes_(target.lanes(compute)) {}
@@ -27,31 +27,31 @@ Value* Builder::splat(Value* value) {
 
 Value* Builder::fma(Value* a, Value* b, Value* c) {
   if (!target_.fma) return CreateFAdd(CreateFMul(a, b), c);
-  return CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
+  return CreateIntrinsic(::llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
 }
 
-Value* Builder::load(llvm::Type* type, Value* address) {
+Value* Builder::load(::llvm::Type* type, Value* address) {
   const auto bytes = type->getScalarSizeInBits() / 8;
-  return CreateAlignedLoad(type, address, llvm::Align(bytes));
+  return CreateAlignedLoad(type, address, ::llvm::Align(bytes));
 }
 
 void Builder::store(Value* value, Value* address) {
   const auto bytes = value->getType()->getScalarSizeInBits() / 8;
-  CreateAlignedStore(value, address, llvm::Align(bytes));
+  CreateAlignedStore(value, address, ::llvm::Align(bytes));
 }
 
 Values Builder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried,
                      const Body& body) {
-  llvm::Function* function = GetInsertBlock()->getParent();
-  llvm::BasicBlock* before = GetInsertBlock();
-  auto* inside = llvm::BasicBlock::Create(getContext(), "loop", function);
-  auto* after = llvm::BasicBlock::Create(getContext(), "after", function);
+  ::llvm::Function* function = GetInsertBlock()->getParent();
+  ::llvm::BasicBlock* before = GetInsertBlock();
+  auto* inside = ::llvm::BasicBlock::Create(getContext(), "loop", function);
+  auto* after = ::llvm::BasicBlock::Create(getContext(), "after", function);
   CreateCondBr(CreateICmpSLT(begin, end), inside, after);
 
   SetInsertPoint(inside);
-  llvm::PHINode* i = CreatePHI(getInt64Ty(), 2);
+  ::llvm::PHINode* i = CreatePHI(getInt64Ty(), 2);
   i->addIncoming(begin, before);
-  std::vector<llvm::PHINode*> turn;
+  std::vector<::llvm::PHINode*> turn;
   Values now;
   for (Value* value : carried) {
     turn.push_back(CreatePHI(value->getType(), 2));
@@ -59,7 +59,7 @@ Values Builder::loop(Value* begin, Value* end, std::int64_t step, const Values& 
     now.push_back(turn.back());
   }
   const Values next = body(i, now);
-  llvm::BasicBlock* last = GetInsertBlock();
+  ::llvm::BasicBlock* last = GetInsertBlock();
   Value* following = CreateNSWAdd(i, index(step));
   i->addIncoming(following, last);
   for (std::size_t n = 0; n < turn.size(); ++n) turn[n]->addIncoming(next[n], last);
@@ -68,7 +68,7 @@ Values Builder::loop(Value* begin, Value* end, std::int64_t step, const Values& 
   SetInsertPoint(after);
   Values results;
   for (std::size_t n = 0; n < carried.size(); ++n) {
-    llvm::PHINode* result = CreatePHI(carried[n]->getType(), 2);
+    ::llvm::PHINode* result = CreatePHI(carried[n]->getType(), 2);
     result->addIncoming(carried[n], before);
     result->addIncoming(next[n], last);
     results.push_back(result);
@@ -85,13 +85,13 @@ void Builder::loop(Value* begin, Value* end, std::int64_t step,
 }
 
 void Builder::when(Value* condition, const std::function<void()>& body, bool rare) {
-  llvm::Function* function = GetInsertBlock()->getParent();
-  auto* inside = llvm::BasicBlock::Create(getContext(), "when", function);
-  auto* after = llvm::BasicBlock::Create(getContext(), "after", function);
-  llvm::BranchInst* branch = CreateCondBr(condition, inside, after);
+  ::llvm::Function* function = GetInsertBlock()->getParent();
+  auto* inside = ::llvm::BasicBlock::Create(getContext(), "when", function);
+  auto* after = ::llvm::BasicBlock::Create(getContext(), "after", function);
+  ::llvm::BranchInst* branch = CreateCondBr(condition, inside, after);
   if (rare) {
-    branch->setMetadata(llvm::LLVMContext::MD_prof,
-                        llvm::MDBuilder(getContext()).createBranchWeights(1, 1000));
+    branch->setMetadata(::llvm::LLVMContext::MD_prof,
+                        ::llvm::MDBuilder(getContext()).createBranchWeights(1, 1000));
   }
   SetInsertPoint(inside);
   body();
@@ -99,16 +99,16 @@ void Builder::when(Value* condition, const std::function<void()>& body, bool rar
   SetInsertPoint(after);
 }
 
-llvm::Function* make_function(llvm::Module& module, std::string_view name, llvm::FunctionType* type,
-                              const plan::Target& target) {
-  auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage,
-                                          llvm::StringRef(name.data(), name.size()), module);
+::llvm::Function* make_function(::llvm::Module& module, std::string_view name,
+                                ::llvm::FunctionType* type, const plan::Target& target) {
+  auto* function = ::llvm::Function::Create(type, ::llvm::Function::ExternalLinkage,
+                                            ::llvm::StringRef(name.data(), name.size()), module);
   const std::string bits = std::to_string(target.vector_bytes * 8);
-  function->addFnAttr(llvm::Attribute::NoUnwind);
+  function->addFnAttr(::llvm::Attribute::NoUnwind);
   function->addFnAttr("min-legal-vector-width", bits);
   function->addFnAttr("prefer-vector-width", bits);
   function->addFnAttr("no-trapping-math", "true");
   return function;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

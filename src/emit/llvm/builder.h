@@ -16,35 +16,37 @@
 
 #include "plan/target.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-using llvm::Value;
+using ::llvm::Value;
 using Values = std::vector<Value*>;
 
-class Builder : public llvm::IRBuilder<> {
+class Builder : public ::llvm::IRBuilder<> {
  public:
   // Starts at the end of the function's only block, which is made when there is none.
-  Builder(llvm::Function* function, const plan::Target& target, DType compute);
+  Builder(::llvm::Function* function, const plan::Target& target, DType compute);
 
   [[nodiscard]] const plan::Target& target() const { return target_; }
   [[nodiscard]] DType compute() const { return compute_; }
   [[nodiscard]] int lanes() const { return lanes_; }
 
   // Types.
-  [[nodiscard]] llvm::Type* real() { return compute_ == DType::f64 ? getDoubleTy() : getFloatTy(); }
-  [[nodiscard]] llvm::VectorType* vector(llvm::Type* element) {
-    return llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_));
+  [[nodiscard]] ::llvm::Type* real() {
+    return compute_ == DType::f64 ? getDoubleTy() : getFloatTy();
   }
-  [[nodiscard]] llvm::VectorType* reals() { return vector(real()); }
+  [[nodiscard]] ::llvm::VectorType* vector(::llvm::Type* element) {
+    return ::llvm::FixedVectorType::get(element, static_cast<unsigned>(lanes_));
+  }
+  [[nodiscard]] ::llvm::VectorType* reals() { return vector(real()); }
 
   // Constants: of the arithmetic's float, alone or in every lane.
-  [[nodiscard]] llvm::Constant* number(double value) {
-    return llvm::ConstantFP::get(real(), value);
+  [[nodiscard]] ::llvm::Constant* number(double value) {
+    return ::llvm::ConstantFP::get(real(), value);
   }
-  [[nodiscard]] llvm::Constant* numbers(double value) {
-    return llvm::ConstantFP::get(reals(), value);
+  [[nodiscard]] ::llvm::Constant* numbers(double value) {
+    return ::llvm::ConstantFP::get(reals(), value);
   }
-  [[nodiscard]] llvm::ConstantInt* index(std::int64_t value) {
+  [[nodiscard]] ::llvm::ConstantInt* index(std::int64_t value) {
     return getInt64(static_cast<std::uint64_t>(value));
   }
 
@@ -55,11 +57,11 @@ class Builder : public llvm::IRBuilder<> {
   Value* larger(Value* a, Value* b) { return CreateSelect(CreateFCmpOGT(a, b), a, b); }
 
   // Element `at` (an i64) of an array of `type`.
-  Value* element(llvm::Type* type, Value* array, Value* at) {
+  Value* element(::llvm::Type* type, Value* array, Value* at) {
     return CreateInBoundsGEP(type, array, at);
   }
   // Memory that is aligned only as its elements are.
-  Value* load(llvm::Type* type, Value* address);
+  Value* load(::llvm::Type* type, Value* address);
   void store(Value* value, Value* address);
 
   // for (i = begin; i < end; i += step) carried = body(i, carried). Gives what the last turn
@@ -78,7 +80,7 @@ class Builder : public llvm::IRBuilder<> {
 
 // A function of this type in the module, with what every kernel promises: no exceptions, and
 // vectors as wide as the target's.
-llvm::Function* make_function(llvm::Module& module, std::string_view name, llvm::FunctionType* type,
-                              const plan::Target& target);
+::llvm::Function* make_function(::llvm::Module& module, std::string_view name,
+                                ::llvm::FunctionType* type, const plan::Target& target);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -6,34 +6,28 @@
 
 #include "emit/llvm/convert.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 // No kernel writes to a captured buffer: a read may be made earlier, or once for several.
 Value* invariant(Builder& build, Value* load) {
-  auto* instruction = llvm::cast<llvm::Instruction>(load);
-  instruction->setMetadata(llvm::LLVMContext::MD_invariant_load,
-                           llvm::MDNode::get(build.getContext(), {}));
+  auto* instruction = ::llvm::cast<::llvm::Instruction>(load);
+  instruction->setMetadata(::llvm::LLVMContext::MD_invariant_load,
+                           ::llvm::MDNode::get(build.getContext(), {}));
   return load;
 }
 
 }  // namespace
 
-std::int64_t capture_words(const ir::Graph& graph) {
-  std::int64_t words = 0;
-  for (const ir::Slot& slot : graph.slots()) words += 1 + 2 * slot.rank;
-  return words;
-}
-
-Captures::Captures(Arithmetic& does, const ir::Graph& graph, const plan::ModFacts& facts)
-    : does_(does), build_(does.build()), graph_(graph), facts_(facts) {}
+Captures::Captures(Arithmetic& ops, const ir::Graph& graph, const plan::ModFacts& facts)
+    : ops_(ops), build_(ops.build()), graph_(graph), facts_(facts) {}
 
 void Captures::bind(Value* words) {
   buffers_.clear();
   std::int64_t word = 0;
-  const auto next = [&](llvm::Type* type) {
+  const auto next = [&](::llvm::Type* type) {
     Value* address = build_.element(build_.getInt64Ty(), words, build_.index(word++));
-    return invariant(build_, build_.CreateAlignedLoad(type, address, llvm::Align(8)));
+    return invariant(build_, build_.CreateAlignedLoad(type, address, ::llvm::Align(8)));
   };
   for (std::size_t slot = 0; slot < graph_.slots().size(); ++slot) {
     const int rank = graph_.slots()[slot].rank;
@@ -42,10 +36,10 @@ void Captures::bind(Value* words) {
     buffer.data = next(build_.getPtrTy());
     for (int axis = 0; axis < rank; ++axis) {
       Value* size = next(build_.getInt64Ty());
-      if (does_.narrow()) {
+      if (ops_.narrow()) {
         // An index of 32 bits lies inside a longer buffer if it is not negative.
         Value* longest = build_.index(std::int64_t{1} << 31);
-        size = build_.CreateBinaryIntrinsic(llvm::Intrinsic::umin, size, longest);
+        size = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::umin, size, longest);
         size = build_.CreateTrunc(size, build_.getInt32Ty());
       }
       buffer.sizes.push_back(size);
@@ -69,7 +63,7 @@ Value* Captures::address(std::int32_t slot, const Indices& indices) {
     Value* index = indices[axis].at.value;
     Value* stride = from.strides[axis];
     const bool vector = index->getType()->isVectorTy();
-    llvm::Type* wide = build_.getInt64Ty();
+    ::llvm::Type* wide = build_.getInt64Ty();
     index = build_.CreateSExt(index, vector ? build_.vector(wide) : wide);
     Value*& sum = sums[static_cast<std::size_t>(indices[axis].level)];
     sum = add(sum, build_.CreateMul(index, vector ? build_.splat(stride) : stride));
@@ -99,17 +93,17 @@ Value* Captures::inside(const Buffer& buffer, const Indices& indices) {
 
 Value* Captures::element_of_nothing() {
   constexpr const char* name = "treadle.nothing";
-  llvm::Module* module = build_.GetInsertBlock()->getModule();
-  llvm::Type* type = build_.getInt64Ty();
-  if (llvm::GlobalVariable* known = module->getGlobalVariable(name, true)) return known;
-  return new llvm::GlobalVariable(*module, type, true, llvm::GlobalValue::PrivateLinkage,
-                                  build_.getInt64(0), name);
+  ::llvm::Module* module = build_.GetInsertBlock()->getModule();
+  ::llvm::Type* type = build_.getInt64Ty();
+  if (::llvm::GlobalVariable* known = module->getGlobalVariable(name, true)) return known;
+  return new ::llvm::GlobalVariable(*module, type, true, ::llvm::GlobalValue::PrivateLinkage,
+                                    build_.getInt64(0), name);
 }
 
 Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
   Value* where = address(slot, indices);
   Value* poison = nullptr;
-  if (does_.checked() && !indices.empty()) {
+  if (ops_.checked() && !indices.empty()) {
     Value* good = inside(buffer(slot), indices);
     Value* nothing = element_of_nothing();
     if (where->getType()->isVectorTy()) {
@@ -118,10 +112,10 @@ Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
     }
     where = build_.CreateSelect(good, where, nothing);
     poison = build_.CreateNot(good);
-    for (const Index& index : indices) poison = does_.either(poison, index.at.poison);
+    for (const Index& index : indices) poison = ops_.either(poison, index.at.poison);
   }
-  llvm::Type* type = element(slot);
-  const llvm::Align align(type->getScalarSizeInBits() / 8);
+  ::llvm::Type* type = element(slot);
+  const ::llvm::Align align(type->getScalarSizeInBits() / 8);
   Value* raw = where->getType()->isVectorTy()
                    ? build_.CreateMaskedGather(build_.vector(type), where, align)
                    : invariant(build_, build_.load(type, where));
@@ -130,16 +124,16 @@ Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
 
 Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Value* full,
                             bool backwards) {
-  llvm::Type* type = element(slot);
-  llvm::Type* vector = build_.vector(type);
+  ::llvm::Type* type = element(slot);
+  ::llvm::Type* vector = build_.vector(type);
   const unsigned bytes = type->getScalarSizeInBits() / 8;
   if (backwards) {
     first = build_.CreateGEP(type, first, build_.index(1 - build_.lanes()));
     active = build_.CreateVectorReverse(active);
   }
   const auto masked = [&] {
-    return build_.CreateMaskedLoad(vector, first, llvm::Align(bytes), active,
-                                   llvm::Constant::getNullValue(vector));
+    return build_.CreateMaskedLoad(vector, first, ::llvm::Align(bytes), active,
+                                   ::llvm::Constant::getNullValue(vector));
   };
   // Without such an instruction a masked load is a branch per lane, which only the last tile should
   // pay for.
@@ -149,10 +143,10 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
   if (has_masked) {
     raw = masked();
   } else {
-    llvm::Function* function = build_.GetInsertBlock()->getParent();
-    auto* whole = llvm::BasicBlock::Create(build_.getContext(), "whole", function);
-    auto* partly = llvm::BasicBlock::Create(build_.getContext(), "partly", function);
-    auto* after = llvm::BasicBlock::Create(build_.getContext(), "after", function);
+    ::llvm::Function* function = build_.GetInsertBlock()->getParent();
+    auto* whole = ::llvm::BasicBlock::Create(build_.getContext(), "whole", function);
+    auto* partly = ::llvm::BasicBlock::Create(build_.getContext(), "partly", function);
+    auto* after = ::llvm::BasicBlock::Create(build_.getContext(), "after", function);
     build_.CreateCondBr(full, whole, partly);
     build_.SetInsertPoint(whole);
     Value* of_whole = invariant(build_, build_.load(vector, first));
@@ -161,7 +155,7 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
     Value* of_part = masked();
     build_.CreateBr(after);
     build_.SetInsertPoint(after);
-    llvm::PHINode* either = build_.CreatePHI(vector, 2);
+    ::llvm::PHINode* either = build_.CreatePHI(vector, 2);
     either->addIncoming(of_whole, whole);
     either->addIncoming(of_part, partly);
     raw = either;
@@ -169,7 +163,7 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
   return convert(slot, backwards ? build_.CreateVectorReverse(raw) : raw);
 }
 
-llvm::Type* Captures::element(std::int32_t slot) {
+::llvm::Type* Captures::element(std::int32_t slot) {
   switch (buffer(slot).dtype) {
     case DType::f64:
     case DType::f32:
@@ -187,13 +181,13 @@ llvm::Type* Captures::element(std::int32_t slot) {
 
 Value* Captures::convert(std::int32_t slot, Value* raw) {
   const DType dtype = buffer(slot).dtype;
-  llvm::Type* integer = does_.integer();
+  ::llvm::Type* integer = ops_.integer();
   if (raw->getType()->isVectorTy()) integer = build_.vector(integer);
   switch (dtype) {
     case DType::f64:
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return does_.from_real(from_stored(build_, raw, dtype, DType::f32));
+    case DType::f16: return ops_.from_real(from_stored(build_, raw, dtype, DType::f32));
     case DType::i64:
     case DType::i32:
     case DType::i16:
@@ -204,4 +198,4 @@ Value* Captures::convert(std::int32_t slot, Value* raw) {
   return build_.CreateIsNotNull(raw);
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,6 +1,6 @@
 // The captured buffers of a graph: where they are, and their elements as values of the graph.
 //
-//   Captures captures(does, graph, facts);
+//   Captures captures(ops, graph, facts);
 //   captures.bind(words);                             // addresses, sizes and strides; its place
 //   must dominate every read Result bias = captures.read(slot, indices);       // a load if all
 //   indices are scalars, else a gather
@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "emit/llvm/arithmetic.h"
-#include "emit/llvm/dependence.h"
+#include "plan/dependence.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 class Captures {
  public:
@@ -25,11 +25,11 @@ class Captures {
   // not do it again.
   struct Index {
     Result at;
-    Level level = Level::pair;
+    plan::Level level = plan::Level::pair;
   };
   using Indices = std::vector<Index>;
 
-  Captures(Arithmetic& does, const ir::Graph& graph, const plan::ModFacts& facts);
+  Captures(Arithmetic& ops, const ir::Graph& graph, const plan::ModFacts& facts);
 
   void bind(Value* words);
 
@@ -43,7 +43,7 @@ class Captures {
   Value* read_lanes(std::int32_t slot, Value* first, Value* active, Value* full, bool backwards);
 
   // An element as it lies in memory, floats of 16 bits as integers; and as a value of the graph.
-  [[nodiscard]] llvm::Type* element(std::int32_t slot);
+  [[nodiscard]] ::llvm::Type* element(std::int32_t slot);
   Value* convert(std::int32_t slot, Value* raw);
 
  private:
@@ -60,11 +60,11 @@ class Captures {
   Value* inside(const Buffer& buffer, const Indices& indices);
   Value* element_of_nothing();
 
-  Arithmetic& does_;
+  Arithmetic& ops_;
   Builder& build_;
   const ir::Graph& graph_;
   const plan::ModFacts& facts_;
   std::vector<Buffer> buffers_;
 };
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,18 +1,18 @@
 #include "emit/llvm/convert.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 // The type of `element`s in the shape of another type: alone or as many lanes.
-llvm::Type* shaped(llvm::Type* like, llvm::Type* element) {
-  const auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(like);
+::llvm::Type* shaped(::llvm::Type* like, ::llvm::Type* element) {
+  const auto* vector = ::llvm::dyn_cast<::llvm::FixedVectorType>(like);
   return vector == nullptr ? element
-                           : llvm::FixedVectorType::get(element, vector->getNumElements());
+                           : ::llvm::FixedVectorType::get(element, vector->getNumElements());
 }
 
 class Converter {
  public:
-  Converter(Builder& build, llvm::Type* like)
+  Converter(Builder& build, ::llvm::Type* like)
       : build_(build),
         words_(shaped(like, build.getInt32Ty())),
         halves_(shaped(like, build.getInt16Ty())),
@@ -28,14 +28,14 @@ class Converter {
   // too.
   Value* widen_f16(Value* stored) {
     if (build_.target().half) {
-      llvm::Type* half = shaped(halves_, build_.getHalfTy());
+      ::llvm::Type* half = shaped(halves_, build_.getHalfTy());
       return build_.CreateFPExt(build_.CreateBitCast(stored, half), singles_);
     }
     Value* bits = build_.CreateZExt(stored, words_);
     Value* sign = build_.CreateShl(build_.CreateAnd(bits, word(0x8000)), word(16));
     Value* size = build_.CreateShl(build_.CreateAnd(bits, word(0x7fff)), word(13));
     Value* scaled = build_.CreateFMul(build_.CreateBitCast(size, singles_),
-                                      llvm::ConstantFP::get(singles_, 0x1p112));
+                                      ::llvm::ConstantFP::get(singles_, 0x1p112));
     Value* finite = build_.CreateBitCast(scaled, words_);
     Value* special = build_.CreateICmpUGE(size, word(0x1f << 23));  // infinity and NaN
     Value* magnitude =
@@ -55,7 +55,7 @@ class Converter {
 
   Value* narrow_f16(Value* single) {
     if (build_.target().half) {
-      llvm::Type* half = shaped(halves_, build_.getHalfTy());
+      ::llvm::Type* half = shaped(halves_, build_.getHalfTy());
       return build_.CreateBitCast(build_.CreateFPTrunc(single, half), halves_);
     }
     Value* bits = build_.CreateBitCast(single, words_);
@@ -67,7 +67,7 @@ class Converter {
     Value* normal = build_.CreateLShr(rebased, word(13));
     // Beside 1/2 the last bit of a float is that of a subnormal half: the addition rounds.
     Value* beside = build_.CreateFAdd(build_.CreateBitCast(size, singles_),
-                                      llvm::ConstantFP::get(singles_, 0.5));
+                                      ::llvm::ConstantFP::get(singles_, 0.5));
     Value* small = build_.CreateSub(build_.CreateBitCast(beside, words_), word(0x3f000000));
     Value* magnitude =
         build_.CreateSelect(build_.CreateICmpULT(size, word(0x38800000)), small, normal);
@@ -84,7 +84,7 @@ class Converter {
     Value* back = build_.CreateFPExt(single, doubles_);
     Value* bits = build_.CreateBitCast(single, words_);
     const auto size = [&](Value* x) {
-      return build_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+      return build_.CreateUnaryIntrinsic(::llvm::Intrinsic::fabs, x);
     };
     Value* larger = build_.CreateFCmpOGT(size(back), size(twofold));
     Value* below = build_.CreateSelect(larger, build_.CreateSub(bits, word(1)), bits);
@@ -97,15 +97,15 @@ class Converter {
   Value* to_single(Value* twofold) { return build_.CreateFPTrunc(twofold, singles_); }
 
  private:
-  llvm::Constant* word(std::uint32_t value) { return llvm::ConstantInt::get(words_, value); }
+  ::llvm::Constant* word(std::uint32_t value) { return ::llvm::ConstantInt::get(words_, value); }
 
   Builder& build_;
-  llvm::Type *words_, *halves_, *singles_, *doubles_;
+  ::llvm::Type *words_, *halves_, *singles_, *doubles_;
 };
 
 }  // namespace
 
-llvm::Type* stored_type(Builder& build, DType dtype) {
+::llvm::Type* stored_type(Builder& build, DType dtype) {
   if (dtype == DType::f64) return build.getDoubleTy();
   if (dtype == DType::f32) return build.getFloatTy();
   return build.getInt16Ty();
@@ -129,4 +129,4 @@ Value* to_stored(Builder& build, Value* value, DType to) {
   return to == DType::bf16 ? convert.narrow_bf16(single) : convert.narrow_f16(single);
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

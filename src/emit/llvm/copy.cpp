@@ -8,22 +8,22 @@
 #include "emit/llvm/builder.h"
 #include "emit/llvm/convert.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 class CopyEmitter {
  public:
-  CopyEmitter(Builder& build, const CopySpec& spec, Value* args)
+  CopyEmitter(Builder& build, const plan::CopySpec& spec, Value* args)
       : build_(build), spec_(spec), args_(args) {}
 
   void rows() {
-    Value* source = field(build_.getPtrTy(), offsetof(CopyArgs, source));
-    Value* source_stride = field(build_.getInt64Ty(), offsetof(CopyArgs, source_stride));
-    Value* source_index = field(build_.getPtrTy(), offsetof(CopyArgs, source_index));
-    Value* target = field(build_.getPtrTy(), offsetof(CopyArgs, target));
-    Value* target_stride = field(build_.getInt64Ty(), offsetof(CopyArgs, target_stride));
-    Value* target_index = field(build_.getPtrTy(), offsetof(CopyArgs, target_index));
-    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(CopyArgs, count)), 1,
+    Value* source = field(build_.getPtrTy(), offsetof(plan::CopyArgs, source));
+    Value* source_stride = field(build_.getInt64Ty(), offsetof(plan::CopyArgs, source_stride));
+    Value* source_index = field(build_.getPtrTy(), offsetof(plan::CopyArgs, source_index));
+    Value* target = field(build_.getPtrTy(), offsetof(plan::CopyArgs, target));
+    Value* target_stride = field(build_.getInt64Ty(), offsetof(plan::CopyArgs, target_stride));
+    Value* target_index = field(build_.getPtrTy(), offsetof(plan::CopyArgs, target_index));
+    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(plan::CopyArgs, count)), 1,
                 [&](Value* i) {
                   row(row_at(source, source_stride, source_index, i),
                       row_at(target, target_stride, target_index, i));
@@ -31,7 +31,7 @@ class CopyEmitter {
   }
 
  private:
-  Value* field(llvm::Type* type, std::size_t offset) {
+  Value* field(::llvm::Type* type, std::size_t offset) {
     return build_.CreateLoad(type, build_.element(build_.getInt8Ty(), args_,
                                                   build_.index(static_cast<std::int64_t>(offset))));
   }
@@ -48,8 +48,8 @@ class CopyEmitter {
   }
 
   void part(Value* from, Value* to, Value* at, unsigned lanes) {
-    llvm::Type* stored = stored_type(build_, spec_.from);
-    llvm::Type* type = lanes == 1 ? stored : llvm::FixedVectorType::get(stored, lanes);
+    ::llvm::Type* stored = stored_type(build_, spec_.from);
+    ::llvm::Type* type = lanes == 1 ? stored : ::llvm::FixedVectorType::get(stored, lanes);
     Value* value = build_.load(type, build_.element(stored, from, at));
     value = to_stored(build_, from_stored(build_, value, spec_.from, spec_.to), spec_.to);
     build_.store(value, build_.element(stored_type(build_, spec_.to), to, at));
@@ -71,28 +71,18 @@ class CopyEmitter {
   }
 
   Builder& build_;
-  const CopySpec& spec_;
+  const plan::CopySpec& spec_;
   Value* args_;
 };
 
 }  // namespace
 
-base::Hash key(const CopySpec& spec) {
-  return base::Hasher()
-      .add("copy")
-      .add(hash(spec.target))
-      .add(spec.from)
-      .add(spec.to)
-      .add(spec.length)
-      .finish();
-}
-
-Module emit_copy(const CopySpec& spec) {
+Module emit_copy(const plan::CopySpec& spec) {
   Module made = make_module("copy", spec.target);
-  llvm::LLVMContext& context = *made.context;
-  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
-                                       {llvm::PointerType::getUnqual(context)}, false);
-  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
   const bool wide = spec.from == DType::f64 || spec.to == DType::f64;
   Builder build(function, spec.target, wide ? DType::f64 : DType::f32);
   CopyEmitter(build, spec, function->getArg(0)).rows();
@@ -100,4 +90,4 @@ Module emit_copy(const CopySpec& spec) {
   return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,38 +1,11 @@
-// Rows of one float type copied into rows of another: keys and values into the scratch of a block,
-// results to where the caller wants them.
+// Copies of rows as LLVM IR; plan/copy_kernel.h says what they compute.
 #pragma once
 
-#include <cstdint>
-
-#include "base/hash.h"
 #include "emit/llvm/module.h"
-#include "plan/target.h"
+#include "plan/copy_kernel.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-// Row i goes from source + source_index[i] * source_stride to target + target_index[i] *
-// target_stride; without an index it is row i. Strides are in bytes, the elements of a row lie side
-// by side.
-struct CopyArgs {
-  const void* source = nullptr;
-  std::int64_t source_stride = 0;
-  const std::int32_t* source_index = nullptr;
-  void* target = nullptr;
-  std::int64_t target_stride = 0;
-  const std::int32_t* target_index = nullptr;
-  std::int64_t count = 0;
-};
+Module emit_copy(const plan::CopySpec& spec);
 
-using CopyKernel = void(const CopyArgs*);
-
-// Exact from a narrow type to a wide one, rounded to nearest even the other way.
-struct CopySpec {
-  plan::Target target;
-  DType from = DType::f32, to = DType::f32;
-  std::int64_t length = 0;  // of a row
-};
-
-base::Hash key(const CopySpec& spec);
-Module emit_copy(const CopySpec& spec);
-
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

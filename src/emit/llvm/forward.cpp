@@ -1,4 +1,4 @@
-// In: a spec; out: a module whose function `kernel` handles a tile and a block. Read emit_block()
+// In: a spec; out: a module whose function `kernel` handles a tile and a block. Read emit_forward()
 // last: it lists the steps.
 #include "emit/llvm/forward.h"
 
@@ -12,20 +12,20 @@
 #include "emit/llvm/power.h"
 #include "emit/llvm/tile.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// Marks scores that the mask hides in careful kernels, where -inf means a visible score of -inf. No
+// Marks scores that the mask hides in exact_nonfinite kernels, where -inf means a visible score of -inf. No
 // operation makes this NaN; one that comes from outside is replaced by another.
 constexpr std::uint64_t hidden_single = 0xffc0dead, hidden_double = 0xfff8deadbeefdeadull;
 
-class BlockEmitter {
+class ForwardEmitter {
  public:
-  BlockEmitter(Builder& build, const BlockSpec& spec, Value* args)
+  ForwardEmitter(Builder& build, const plan::ForwardKernelSpec& spec, Value* args)
       : build_(build), spec_(spec), plan_(spec.plan), tile_(build, spec.plan, args) {
-    scores_ = tile_.pointer(offsetof(BlockArgs, scores));
+    scores_ = tile_.pointer(offsetof(plan::ForwardKernelArgs, scores));
     for (int v = 0; v < plan_.vectors; ++v) {
       block_maximum_.push_back(build_.CreateAlloca(build_.reals()));
       tile_.store(build_.numbers(-infinity), block_maximum_.back(), 0);
@@ -45,25 +45,25 @@ class BlockEmitter {
   }
   unsigned real_bits() const { return plan_.compute == DType::f64 ? 64 : 32; }
   Value* hidden_bits() {
-    return llvm::ConstantInt::get(build_.vector(build_.getIntNTy(real_bits())),
-                                  plan_.compute == DType::f64 ? hidden_double : hidden_single);
+    return ::llvm::ConstantInt::get(build_.vector(build_.getIntNTy(real_bits())),
+                                    plan_.compute == DType::f64 ? hidden_double : hidden_single);
   }
-  bool marks_hidden() const { return spec_.masked && spec_.careful; }
+  bool marks_hidden() const { return spec_.masked && spec_.exact_nonfinite; }
   Value* is_hidden(Value* score) { return build_.CreateICmpEQ(bits_of(score), hidden_bits()); }
 
   Builder& build_;
-  const BlockSpec& spec_;
-  const plan::ForwardPlan& plan_;
+  const plan::ForwardKernelSpec& spec_;
+  const plan::TilePlan& plan_;
   TileEmitter tile_;
   Value* scores_;
   Values block_maximum_;  // addresses
 };
 
-void BlockEmitter::take_maximum(Value* score, int v) {
+void ForwardEmitter::take_maximum(Value* score, int v) {
   Value* address = block_maximum_[static_cast<std::size_t>(v)];
   Value* old = tile_.load(address, 0);
   Value* next = build_.larger(score, old);
-  if (spec_.careful) {
+  if (spec_.exact_nonfinite) {
     // A visible NaN wins and stays.
     Value* nan = build_.CreateFCmpUNO(score, score);
     Value* stays = build_.CreateFCmpUNO(old, old);
@@ -74,22 +74,23 @@ void BlockEmitter::take_maximum(Value* score, int v) {
   tile_.store(next, address, 0);
 }
 
-void BlockEmitter::multiply_queries() {
+void ForwardEmitter::multiply_queries() {
   TileEmitter::Each each;
   if (!has_mods()) each = [&](Value* score, int v) { take_maximum(score, v); };
-  tile_.multiply(tile_.pointer(offsetof(TileArgs, keys)), plan_.dim,
-                 tile_.pointer(offsetof(TileArgs, queries)), scores_, each);
+  tile_.multiply(tile_.pointer(offsetof(plan::TileArgs, keys)), plan_.dim,
+                 tile_.pointer(offsetof(plan::TileArgs, queries)), scores_, each);
 }
 
-void BlockEmitter::apply_mods() {
+void ForwardEmitter::apply_mods() {
   if (!has_mods()) return;
   std::unique_ptr<ModEmitter> score_mod, mask;
   if (spec_.score.kind != plan::ScoreForm::Kind::plain) {
     score_mod = tile_.prepare(spec_.score.graph, spec_.score_facts, plan_.compute,
-                              offsetof(TileArgs, score_words));
+                              offsetof(plan::TileArgs, score_captures));
   }
   if (spec_.masked)
-    mask = tile_.prepare(spec_.mask, spec_.mask_facts, DType::f64, offsetof(TileArgs, mask_words));
+    mask = tile_.prepare(spec_.mask, spec_.mask_facts, DType::f64,
+                         offsetof(plan::TileArgs, mask_captures));
 
   tile_.for_keys([&](Value* i, Value* kv) {
     if (score_mod) score_mod->key(kv, i);
@@ -123,16 +124,16 @@ void BlockEmitter::apply_mods() {
 }
 
 // Scores become weights 2^(s - m); what was summed before is rescaled where m grew.
-void BlockEmitter::weigh() {
-  Value* maxima = tile_.pointer(offsetof(BlockArgs, maximum));
-  Value* weights = tile_.pointer(offsetof(BlockArgs, weight));
+void ForwardEmitter::weigh() {
+  Value* maxima = tile_.pointer(offsetof(plan::ForwardKernelArgs, maximum));
+  Value* weights = tile_.pointer(offsetof(plan::ForwardKernelArgs, weight));
   Values power, change;  // m, and old m minus new m
   Value* changed = nullptr;
   for (int v = 0; v < plan_.vectors; ++v) {
     Value* old = tile_.load(maxima, v);
     Value* block = tile_.load(block_maximum_[static_cast<std::size_t>(v)], 0);
     Value* now = build_.larger(block, old);
-    if (spec_.careful) {
+    if (spec_.exact_nonfinite) {
       Value* nan =
           build_.CreateOr(build_.CreateFCmpUNO(block, block), build_.CreateFCmpUNO(old, old));
       now = build_.CreateSelect(nan, build_.numbers(std::numeric_limits<double>::quiet_NaN()), now);
@@ -154,7 +155,7 @@ void BlockEmitter::weigh() {
       factor.push_back(scale_down(build_, build_.numbers(1), change[static_cast<std::size_t>(v)]));
       tile_.store(build_.CreateFMul(tile_.load(weights, v), factor.back()), weights, v);
     }
-    Value* sums = tile_.pointer(offsetof(BlockArgs, sums));
+    Value* sums = tile_.pointer(offsetof(plan::ForwardKernelArgs, sums));
     build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
       for (int v = 0; v < plan_.vectors; ++v) {
         Value* address = tile_.at(sums, d, v);
@@ -185,35 +186,22 @@ void BlockEmitter::weigh() {
     tile_.store(total[static_cast<std::size_t>(v)], weights, v);
 }
 
-void BlockEmitter::add_values() {
-  tile_.add(tile_.pointer(offsetof(TileArgs, values)), plan_.value_dim, scores_,
-            tile_.pointer(offsetof(BlockArgs, sums)), marks_hidden());
+void ForwardEmitter::add_values() {
+  tile_.add(tile_.pointer(offsetof(plan::TileArgs, values)), plan_.value_dim, scores_,
+            tile_.pointer(offsetof(plan::ForwardKernelArgs, sums)), marks_hidden());
 }
 
 }  // namespace
 
-base::Hash key(const BlockSpec& spec) {
-  base::Hasher hasher;
-  hasher.add("forward block")
-      .add(hash(spec.plan))
-      .add(spec.score.kind)
-      .add(spec.masked)
-      .add(spec.careful);
-  if (spec.score.kind != plan::ScoreForm::Kind::plain)
-    hasher.add(spec.score.graph.hash()).add(hash(spec.score_facts));
-  if (spec.masked) hasher.add(spec.mask.hash()).add(hash(spec.mask_facts));
-  return hasher.finish();
-}
-
-Module emit_block(const BlockSpec& spec) {
+Module emit_forward(const plan::ForwardKernelSpec& spec) {
   Module made = make_module("forward", spec.plan.target);
-  llvm::LLVMContext& context = *made.context;
-  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
-                                       {llvm::PointerType::getUnqual(context)}, false);
-  llvm::Function* function = make_function(*made.module, "kernel", type, spec.plan.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.plan.target);
   Builder build(function, spec.plan.target, spec.plan.compute);
 
-  BlockEmitter block(build, spec, function->getArg(0));
+  ForwardEmitter block(build, spec, function->getArg(0));
   block.multiply_queries();
   block.apply_mods();
   block.weigh();
@@ -222,4 +210,4 @@ Module emit_block(const BlockSpec& spec) {
   return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

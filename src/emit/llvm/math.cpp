@@ -8,23 +8,23 @@
 
 #include "emit/llvm/math_inline.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 using ir::Op;
 
-llvm::FixedVectorType* vector_type(Value* value) {
-  return llvm::dyn_cast<llvm::FixedVectorType>(value->getType());
+::llvm::FixedVectorType* vector_type(Value* value) {
+  return ::llvm::dyn_cast<::llvm::FixedVectorType>(value->getType());
 }
 
 // A function of the C library or of libmvec: it has no effect but its result.
-Value* call(Builder& build, const std::string& name, llvm::ArrayRef<Value*> operands) {
-  llvm::Type* type = operands[0]->getType();
-  const llvm::SmallVector<llvm::Type*> types(operands.size(), type);
-  llvm::Module* module = build.GetInsertBlock()->getModule();
-  llvm::FunctionCallee callee =
-      module->getOrInsertFunction(name, llvm::FunctionType::get(type, types, false));
-  auto* function = llvm::cast<llvm::Function>(callee.getCallee());
+Value* call(Builder& build, const std::string& name, ::llvm::ArrayRef<Value*> operands) {
+  ::llvm::Type* type = operands[0]->getType();
+  const ::llvm::SmallVector<::llvm::Type*> types(operands.size(), type);
+  ::llvm::Module* module = build.GetInsertBlock()->getModule();
+  ::llvm::FunctionCallee callee =
+      module->getOrInsertFunction(name, ::llvm::FunctionType::get(type, types, false));
+  auto* function = ::llvm::cast<::llvm::Function>(callee.getCallee());
   function->setDoesNotThrow();
   function->setDoesNotAccessMemory();
   function->setWillReturn();
@@ -32,7 +32,7 @@ Value* call(Builder& build, const std::string& name, llvm::ArrayRef<Value*> oper
 }
 
 // "tanhf" of a float, "tanh" of a double.
-std::string name_in_c(Op op, llvm::Type* type) {
+std::string name_in_c(Op op, ::llvm::Type* type) {
   return fmt::format("{}{}", ir::info(op).text, type->getScalarType()->isFloatTy() ? "f" : "");
 }
 
@@ -44,7 +44,7 @@ unsigned register_bytes(const plan::Target& target) {
 }
 
 Value* each_lane(Builder& build, Op op, const Values& operands) {
-  Value* result = llvm::PoisonValue::get(operands[0]->getType());
+  Value* result = ::llvm::PoisonValue::get(operands[0]->getType());
   const std::string name = name_in_c(op, operands[0]->getType());
   for (unsigned lane = 0; lane < vector_type(operands[0])->getNumElements(); ++lane) {
     Values scalars;
@@ -56,7 +56,7 @@ Value* each_lane(Builder& build, Op op, const Values& operands) {
 
 // In pieces of a register: _ZGVdN8v_tanhf takes 8 floats, _ZGVdN4vv_pow two times 4 doubles.
 Value* with_libmvec(Builder& build, Op op, const Values& operands) {
-  llvm::FixedVectorType* type = vector_type(operands[0]);
+  ::llvm::FixedVectorType* type = vector_type(operands[0]);
   const unsigned lanes = type->getNumElements();
   const unsigned size = type->getScalarSizeInBits() / 8;
   const unsigned bytes = std::min(register_bytes(build.target()), lanes * size);
@@ -64,9 +64,9 @@ Value* with_libmvec(Builder& build, Op op, const Values& operands) {
   const std::string name =
       fmt::format("_ZGV{}N{}{}_{}", bytes == 64 ? 'e' : (bytes == 32 ? 'd' : 'b'), piece,
                   operands.size() == 2 ? "vv" : "v", name_in_c(op, type));
-  llvm::SmallVector<Value*> results;
+  ::llvm::SmallVector<Value*> results;
   for (unsigned begin = 0; begin < lanes; begin += piece) {
-    llvm::SmallVector<int> part(piece);
+    ::llvm::SmallVector<int> part(piece);
     std::iota(part.begin(), part.end(), static_cast<int>(begin));
     Values parts;
     for (Value* operand : operands) {
@@ -74,7 +74,7 @@ Value* with_libmvec(Builder& build, Op op, const Values& operands) {
     }
     results.push_back(call(build, name, parts));
   }
-  return llvm::concatenateVectors(build, results);
+  return ::llvm::concatenateVectors(build, results);
 }
 
 bool is_inline(Op op) { return op == Op::exp2 || op == Op::exp || op == Op::tanh; }
@@ -87,15 +87,15 @@ Value* in_line(Builder& build, Op op, Value* x) {
 // 1 / (1 + exp(-x)). In fp32 exp would overflow where the result is still a number: there, left of
 // 0, it is e / (1 + e) with e = exp(x). In fp64 the interpreter's exp overflows as well.
 Value* sigmoid(Builder& build, Value* x) {
-  llvm::Type* type = x->getType();
-  Value* one = llvm::ConstantFP::get(type, 1.0);
+  ::llvm::Type* type = x->getType();
+  Value* one = ::llvm::ConstantFP::get(type, 1.0);
   if (type->getScalarType()->isDoubleTy()) {
     Value* e = emit_math(build, Op::exp, {build.CreateFNeg(x)});
     return build.CreateFDiv(one, build.CreateFAdd(one, e));
   }
-  Value* minus = build.CreateFNeg(build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x));
+  Value* minus = build.CreateFNeg(build.CreateUnaryIntrinsic(::llvm::Intrinsic::fabs, x));
   Value* e = emit_math(build, Op::exp, {minus});
-  Value* left = build.CreateFCmpOLT(x, llvm::ConstantFP::get(type, 0.0));
+  Value* left = build.CreateFCmpOLT(x, ::llvm::ConstantFP::get(type, 0.0));
   return build.CreateFDiv(build.CreateSelect(left, e, one), build.CreateFAdd(one, e));
 }
 
@@ -103,7 +103,7 @@ Value* sigmoid(Builder& build, Value* x) {
 
 Value* emit_math(Builder& build, Op op, const Values& operands) {
   if (op == Op::sigmoid) return sigmoid(build, operands[0]);
-  llvm::Type* type = operands[0]->getType();
+  ::llvm::Type* type = operands[0]->getType();
   if (!type->isVectorTy()) return call(build, name_in_c(op, type), operands);
   if (is_inline(op) && type->getScalarType()->isFloatTy()) return in_line(build, op, operands[0]);
   const bool fills_register = type->getPrimitiveSizeInBits() >= 128;
@@ -111,4 +111,4 @@ Value* emit_math(Builder& build, Op op, const Values& operands) {
                                                   : each_lane(build, op, operands);
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

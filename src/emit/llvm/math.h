@@ -8,9 +8,9 @@
 #include "emit/llvm/builder.h"
 #include "ir/op.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 // `op` is one of pow .. erf in ops.def; the operands are all scalars or all vectors of one type.
 Value* emit_math(Builder& build, ir::Op op, const Values& operands);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -12,11 +12,11 @@
 
 #include <span>
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
-llvm::Constant* number(Value* like, double value) {
-  return llvm::ConstantFP::get(like->getType(), value);
+::llvm::Constant* number(Value* like, double value) {
+  return ::llvm::ConstantFP::get(like->getType(), value);
 }
 
 // c0 + c1 x + c2 x^2 + ...
@@ -43,7 +43,7 @@ struct Rounded {
 };
 
 Rounded after_magic(Builder& build, Value* sum) {
-  llvm::Type* integers = build.vector(build.getInt32Ty());
+  ::llvm::Type* integers = build.vector(build.getInt32Ty());
   Value* shift = number(sum, magic);
   return {.integer = build.CreateSub(build.CreateBitCast(sum, integers),
                                      build.CreateBitCast(shift, integers)),
@@ -54,13 +54,13 @@ Rounded after_magic(Builder& build, Value* sum) {
 Value* scale(Builder& build, Value* x, const Rounded& n) {
   const plan::Target& target = build.target();
   if (target.scale && target.vector_bytes == 64 && build.lanes() == 16) {
-    return build.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+    return build.CreateIntrinsic(::llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
                                  {x, n.real, x, build.getInt16(0xffff), build.getInt32(4)});
   }
   // 2^n itself may be too large or too small where x * 2^n is not: in two steps.
-  llvm::Type* integers = n.integer->getType();
+  ::llvm::Type* integers = n.integer->getType();
   const auto power = [&](Value* exponent) {
-    Value* biased = build.CreateAdd(exponent, llvm::ConstantInt::get(integers, 127));
+    Value* biased = build.CreateAdd(exponent, ::llvm::ConstantInt::get(integers, 127));
     return build.CreateBitCast(build.CreateShl(biased, 23), x->getType());
   };
   Value* half = build.CreateAShr(n.integer, 1);
@@ -99,10 +99,10 @@ Value* inline_tanh(Builder& build, Value* x) {
                               0x1.3b2ba0p-7, 0x1.5f07b4p-10, 0x1.4308f0p-13};
   constexpr double largest = 9.02;             // from here on the nearest float is 1
   constexpr double minus_two = -0x1.715476p1;  // in powers of two
-  llvm::Type* integers = build.vector(build.getInt32Ty());
-  const auto bits = [&](std::uint32_t value) { return llvm::ConstantInt::get(integers, value); };
+  ::llvm::Type* integers = build.vector(build.getInt32Ty());
+  const auto bits = [&](std::uint32_t value) { return ::llvm::ConstantInt::get(integers, value); };
 
-  Value* size = build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+  Value* size = build.CreateUnaryIntrinsic(::llvm::Intrinsic::fabs, x);
   Value* top = number(x, largest);
   size = build.CreateSelect(build.CreateFCmpOLT(top, size), top, size);  // keeps a NaN
   Value* sum = build.fma(size, number(x, minus_two), number(x, magic));
@@ -113,7 +113,7 @@ Value* inline_tanh(Builder& build, Value* x) {
   Value* scale = build.CreateBitCast(build.CreateAdd(shifted, bits(0x3f800000)), x->getType());
   Value* t = build.fma(scale, power, build.CreateFSub(scale, number(x, 1)));
   Value* ratio = build.CreateFDiv(t, build.CreateFSub(number(x, -2), t));
-  return build.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, ratio, x);
+  return build.CreateBinaryIntrinsic(::llvm::Intrinsic::copysign, ratio, x);
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

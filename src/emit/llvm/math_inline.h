@@ -3,10 +3,10 @@
 
 #include "emit/llvm/builder.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 Value* inline_exp2(Builder& build, Value* x);
 Value* inline_exp(Builder& build, Value* x);
 Value* inline_tanh(Builder& build, Value* x);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "emit/llvm/mod_state.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 using ir::Input;
 using ir::NodeId;
@@ -19,10 +19,10 @@ State::State(Builder& builder, const ir::Graph& mod, const ModOptions& given)
     : build(builder),
       graph(mod),
       options(given),
-      does(builder, options.facts, options.real),
-      captures(does, graph, options.facts),
-      on(dependences(graph)),
-      forms(read_forms(graph, on, options.facts)),
+      ops(builder, options.facts, options.real),
+      captures(ops, graph, options.facts),
+      on(plan::dependences(graph)),
+      forms(plan::read_forms(graph, on, options.facts)),
       wanted(static_cast<std::size_t>(graph.size())),
       uniform(static_cast<std::size_t>(graph.size())),
       pairs(uniform),
@@ -37,21 +37,22 @@ void State::mark_wanted() {
   for (NodeId id = graph.size() - 1; id >= 0; --id) {
     if (!wanted[static_cast<std::size_t>(id)]) continue;
     const ir::Node& node = graph[id];
-    const ReadForm form = forms[static_cast<std::size_t>(id)];
+    const plan::ReadForm form = forms[static_cast<std::size_t>(id)];
     const bool in_part =
-        node.op == Op::load && form != ReadForm::uniform && form != ReadForm::gather;
+        node.op == Op::load && form != plan::ReadForm::uniform && form != plan::ReadForm::gather;
     for (const NodeId operand : node.operands) {
       if (in_part && operand == node.operands.back()) {
-        want_except(operand, form == ReadForm::staged ? &Dependence::kv : &Dependence::q);
+        want_except(operand,
+                    form == plan::ReadForm::staged ? &plan::Dependence::kv : &plan::Dependence::q);
       } else {
         wanted[static_cast<std::size_t>(operand)] = true;
       }
     }
-    if (node.op == Op::load && form == ReadForm::staged) staged.push_back(id);
+    if (node.op == Op::load && form == plan::ReadForm::staged) staged.push_back(id);
   }
 }
 
-void State::want_except(NodeId id, bool Dependence::* through) {
+void State::want_except(NodeId id, bool plan::Dependence::* through) {
   if (!(on[static_cast<std::size_t>(id)].*through)) {
     wanted[static_cast<std::size_t>(id)] = true;
     return;
@@ -62,15 +63,15 @@ void State::want_except(NodeId id, bool Dependence::* through) {
 Result& State::at(NodeId id, int vector) {
   const auto node = static_cast<std::size_t>(id);
   switch (level(id)) {
-    case Level::head:
-    case Level::key: return uniform[node];
-    case Level::queries: return tile[static_cast<std::size_t>(vector)][node];
-    case Level::pair: break;
+    case plan::Level::head:
+    case plan::Level::key: return uniform[node];
+    case plan::Level::queries: return tile[static_cast<std::size_t>(vector)][node];
+    case plan::Level::pair: break;
   }
   return pairs[node];
 }
 
-void State::emit(Level now, int vector) {
+void State::emit(plan::Level now, int vector) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     if (wanted[static_cast<std::size_t>(id)] && level(id) == now)
       at(id, vector) = compute(id, vector);
@@ -80,11 +81,11 @@ void State::emit(Level now, int vector) {
 Result State::compute(NodeId id, int vector) {
   const ir::Node& node = graph[id];
   if (node.op == Op::input) return {.value = input(node.input, vector)};
-  if (node.op == Op::constant) return {.value = does.constant(node)};
+  if (node.op == Op::constant) return {.value = ops.constant(node)};
   if (node.op == Op::load) return read(id, vector);
   std::vector<Result> operands;
   for (const NodeId operand : node.operands) operands.push_back(at(operand, vector));
-  return does.apply(graph, id, operands);
+  return ops.apply(graph, id, operands);
 }
 
 Value* State::input(Input input, int vector) {
@@ -107,22 +108,22 @@ Value* State::input(Input input, int vector) {
 Result State::read(NodeId id, int vector) {
   const std::int32_t slot = graph[id].slot;
   const auto lane = static_cast<std::size_t>(vector);
-  const ReadForm form = forms[static_cast<std::size_t>(id)];
+  const plan::ReadForm form = forms[static_cast<std::size_t>(id)];
   switch (form) {
-    case ReadForm::uniform:
-    case ReadForm::gather: return captures.read(slot, indices(id, vector));
-    case ReadForm::lanes:
-    case ReadForm::backwards: {
+    case plan::ReadForm::uniform:
+    case plan::ReadForm::gather: return captures.read(slot, indices(id, vector));
+    case plan::ReadForm::lanes:
+    case plan::ReadForm::backwards: {
       Value* first_query = build.CreateExtractElement(q[lane], std::uint64_t{0});
       Value* last = with(graph[id].operands.back(), vector, Input::q, first_query);
       Value* first = captures.address(slot, indices(id, vector, last));
       return {.value = captures.read_lanes(slot, first, active[lane], full[lane],
-                                           form == ReadForm::backwards)};
+                                           form == plan::ReadForm::backwards)};
     }
-    case ReadForm::staged: break;
+    case plan::ReadForm::staged: break;
   }
   const auto number = static_cast<std::size_t>(std::ranges::find(staged, id) - staged.begin());
-  llvm::Type* type = build.vector(captures.element(slot));
+  ::llvm::Type* type = build.vector(captures.element(slot));
   Value* raw = build.load(type, scratch_address(number, position, vector));
   return {.value = captures.convert(slot, raw)};
 }
@@ -140,14 +141,14 @@ Captures::Indices State::indices(NodeId load, int vector, Value* last) {
 
 Value* State::with(NodeId id, int vector, Input input, Value* value) {
   const ir::Node& node = graph[id];
-  const Dependence& depends = on[static_cast<std::size_t>(id)];
+  const plan::Dependence& depends = on[static_cast<std::size_t>(id)];
   if (!(input == Input::q ? depends.q : depends.kv)) return at(id, vector).value;
   if (node.op == Op::input) return value;
   std::vector<Result> operands;
   for (const NodeId operand : node.operands) {
     operands.push_back({.value = with(operand, vector, input, value)});
   }
-  return does.apply(graph, id, operands).value;
+  return ops.apply(graph, id, operands).value;
 }
 
 ModEmitter::ModEmitter(Builder& build, const ir::Graph& graph, const ModOptions& options)
@@ -155,42 +156,42 @@ ModEmitter::ModEmitter(Builder& build, const ir::Graph& graph, const ModOptions&
 ModEmitter::~ModEmitter() = default;
 
 void ModEmitter::head(Value* b, Value* h) {
-  state_->captures.bind(state_->options.words);
-  state_->b = state_->does.from_index(b);
-  state_->h = state_->does.from_index(h);
-  state_->emit(Level::head, 0);
+  state_->captures.bind(state_->options.captures);
+  state_->b = state_->ops.from_index(b);
+  state_->h = state_->ops.from_index(h);
+  state_->emit(plan::Level::head, 0);
 }
 
 void ModEmitter::queries(const Values& q, const Values& active) {
   state_->q.clear();
   state_->full.clear();
   state_->active = active;
-  const bool in_lanes = std::ranges::any_of(state_->forms, [](ReadForm form) {
-    return form == ReadForm::lanes || form == ReadForm::backwards;
+  const bool in_lanes = std::ranges::any_of(state_->forms, [](plan::ReadForm form) {
+    return form == plan::ReadForm::lanes || form == plan::ReadForm::backwards;
   });
   for (int v = 0; v < state_->options.vectors; ++v) {
     const auto vector = static_cast<std::size_t>(v);
-    state_->q.push_back(state_->does.from_index(q[vector]));
+    state_->q.push_back(state_->ops.from_index(q[vector]));
     state_->full.push_back(in_lanes ? state_->build.CreateAndReduce(active[vector]) : nullptr);
-    state_->emit(Level::queries, v);
+    state_->emit(plan::Level::queries, v);
   }
 }
 
 int ModEmitter::staged() const { return static_cast<int>(state_->staged.size()); }
 
 void ModEmitter::key(Value* kv, Value* position) {
-  state_->kv = state_->does.from_index(kv);
+  state_->kv = state_->ops.from_index(kv);
   state_->position = position;
-  state_->emit(Level::key, 0);
+  state_->emit(plan::Level::key, 0);
 }
 
 std::vector<Result> ModEmitter::pair(int vector, Value* score, Value* grad) {
-  state_->score = score == nullptr ? nullptr : state_->does.from_real(score);
-  state_->grad = grad == nullptr ? nullptr : state_->does.from_real(grad);
-  state_->emit(Level::pair, vector);
+  state_->score = score == nullptr ? nullptr : state_->ops.from_real(score);
+  state_->grad = grad == nullptr ? nullptr : state_->ops.from_real(grad);
+  state_->emit(plan::Level::pair, vector);
   std::vector<Result> results;
   for (const NodeId output : state_->graph.outputs()) results.push_back(state_->at(output, vector));
   return results;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,6 +1,6 @@
 // A mod's graph as code: one tile of queries in the lanes, one key at a time.
 //
-//   ModEmitter mask(build, graph, {.facts = facts, .real = DType::f64, .words = words, .vectors =
+//   ModEmitter mask(build, graph, {.facts = facts, .real = DType::f64, .captures = captures, .vectors =
 //   3}); mask.head(b, h);                          // once: what depends on b and h alone, scalar
 //   mask.queries(q, active);                  // once: what depends on q, a value per vector of the
 //   tile mask.stage(keys, count, most, scratch);   // once per block of keys: reads that run along
@@ -26,17 +26,13 @@
 #include "ir/graph.h"
 #include "plan/mod_facts.h"
 
-namespace treadle::emit {
-
-// Where a graph's captures are, as the kernel gets it: for each slot, in order, 1 + 2 * rank words
-// of 8 bytes: the address of element 0, then the sizes, then the strides in elements.
-std::int64_t capture_words(const ir::Graph& graph);
+namespace treadle::emit::llvm {
 
 struct ModOptions {
   plan::ModFacts facts;
-  DType real = DType::f32;  // the float of this graph's arithmetic; masks are always f64
-  Value* words = nullptr;   // address of the capture words
-  int vectors = 1;          // per tile
+  DType real = DType::f32;    // the float of this graph's arithmetic; masks are always f64
+  Value* captures = nullptr;  // address of the captures' descriptors (plan/capture_descriptors.h)
+  int vectors = 1;            // per tile
 };
 
 class ModEmitter {
@@ -72,4 +68,4 @@ class ModEmitter {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

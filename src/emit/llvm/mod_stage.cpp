@@ -6,15 +6,15 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "emit/llvm/mod_state.h"
-#include "emit/llvm/transpose.h"
+#include "emit/llvm/transpose_vectors.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 using State = ModEmitter::State;
 
 Value* State::scratch_address(std::size_t number, Value* place, int vector) {
   const std::int64_t row = std::int64_t{options.vectors} * build.lanes();
-  llvm::Type* type = captures.element(graph[staged[number]].slot);
+  ::llvm::Type* type = captures.element(graph[staged[number]].slot);
   Value* array = build.element(build.getInt64Ty(), scratch,
                                build.index(static_cast<std::int64_t>(number) * most * row));
   Value* first = build.CreateNSWMul(place, build.index(row));
@@ -27,7 +27,7 @@ namespace {
 struct Rows {
   std::size_t number;
   int vector;
-  llvm::Type* type;
+  ::llvm::Type* type;
   Values lanes;
 };
 
@@ -36,7 +36,7 @@ Rows rows_of(State& state, std::size_t number, int vector, Value* first_key) {
   const ir::Node& node = state.graph[load];
   Builder& build = state.build;
   // Indices are sure to be good at a key of the block only, so that is where the address is taken.
-  Value* at_key = build.CreateTrunc(first_key, state.does.integer());
+  Value* at_key = build.CreateTrunc(first_key, state.ops.integer());
   Value* last = state.with(node.operands.back(), vector, ir::Input::kv, at_key);
   Value* first = state.captures.address(node.slot, state.indices(load, vector, last));
   Rows rows{.number = number, .vector = vector, .type = state.captures.element(node.slot)};
@@ -55,7 +55,7 @@ void copy_tile(State& state, const Rows& rows, Value* key, Value* place) {
   for (Value* row : rows.lanes) {
     loaded.push_back(build.load(build.vector(rows.type), build.CreateGEP(rows.type, row, key)));
   }
-  const Values turned = transpose(build, loaded);
+  const Values turned = transpose_vectors(build, loaded);
   for (int k = 0; k < build.lanes(); ++k) {
     Value* at = build.CreateNSWAdd(place, build.index(k));
     build.store(turned[static_cast<std::size_t>(k)],
@@ -87,7 +87,7 @@ void copy_rows(State& state, const Rows& rows, const Block& block) {
   const int lanes = build.lanes();
   build.loop(build.index(0), block.count, lanes, [&](Value* begin) {
     Value* end = build.CreateBinaryIntrinsic(
-        llvm::Intrinsic::smin, build.CreateNSWAdd(begin, build.index(lanes)), block.count);
+        ::llvm::Intrinsic::smin, build.CreateNSWAdd(begin, build.index(lanes)), block.count);
     Value* first = block.key(build, begin);
     Value* last = block.key(build, build.CreateNSWSub(end, build.index(1)));
     // Keys ascend, so only as many keys as there are lanes can span so far, and only without a gap.
@@ -123,4 +123,4 @@ void ModEmitter::stage(Value* keys, Value* count, std::int64_t most, Value* scra
   });
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -6,11 +6,11 @@
 
 #include "emit/llvm/arithmetic.h"
 #include "emit/llvm/captures.h"
-#include "emit/llvm/dependence.h"
 #include "emit/llvm/mod.h"
-#include "emit/llvm/read_form.h"
+#include "plan/dependence.h"
+#include "plan/read_form.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 struct ModEmitter::State {
   State(Builder& builder, const ir::Graph& mod, const ModOptions& given);
@@ -18,12 +18,12 @@ struct ModEmitter::State {
   Builder& build;
   ir::Graph graph;
   ModOptions options;
-  Arithmetic does;
+  Arithmetic ops;
   Captures captures;
 
   // By node.
-  std::vector<Dependence> on;
-  std::vector<ReadForm> forms;
+  std::vector<plan::Dependence> on;
+  std::vector<plan::ReadForm> forms;
   std::vector<bool> wanted;
   std::vector<ir::NodeId> staged;  // the loads of that form
 
@@ -38,14 +38,14 @@ struct ModEmitter::State {
   std::vector<Result> uniform, pairs;
   std::vector<std::vector<Result>> tile;
 
-  [[nodiscard]] Level level(ir::NodeId id) const {
-    return level_of(on[static_cast<std::size_t>(id)]);
+  [[nodiscard]] plan::Level level(ir::NodeId id) const {
+    return plan::level_of(on[static_cast<std::size_t>(id)]);
   }
   Result& at(ir::NodeId id, int vector);
   // Computes the wanted nodes of a level.
-  void emit(Level now, int vector);
+  void emit(plan::Level now, int vector);
 
-  // The value of an integer whose coefficient() of `input` is known, were the input another one.
+  // The value of an integer whose plan::coefficient() of `input` is known, were the input another one.
   Value* with(ir::NodeId id, int vector, ir::Input input, Value* value);
   // The indices of a load, `last` in place of the last one's value.
   Captures::Indices indices(ir::NodeId load, int vector, Value* last = nullptr);
@@ -55,10 +55,10 @@ struct ModEmitter::State {
 
  private:
   void mark_wanted();
-  void want_except(ir::NodeId id, bool Dependence::* through);
+  void want_except(ir::NodeId id, bool plan::Dependence::* through);
   Result compute(ir::NodeId id, int vector);
   Value* input(ir::Input input, int vector);
   Result read(ir::NodeId id, int vector);
 };
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

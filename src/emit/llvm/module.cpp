@@ -6,7 +6,7 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/TargetParser/Triple.h>
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 Module::Module() = default;
 Module::Module(Module&&) noexcept = default;
@@ -21,10 +21,10 @@ Module& Module::operator=(Module&& other) noexcept {
 
 Module make_module(const std::string& name, const plan::Target& target) {
   Module made;
-  made.context = std::make_unique<llvm::LLVMContext>();
-  made.module = std::make_unique<llvm::Module>(name, *made.context);
+  made.context = std::make_unique<::llvm::LLVMContext>();
+  made.module = std::make_unique<::llvm::Module>(name, *made.context);
 #if LLVM_VERSION_MAJOR >= 21
-  made.module->setTargetTriple(llvm::Triple(target.triple));
+  made.module->setTargetTriple(::llvm::Triple(target.triple));
 #else
   made.module->setTargetTriple(target.triple);
 #endif
@@ -33,9 +33,9 @@ Module make_module(const std::string& name, const plan::Target& target) {
 
 std::string to_text(const Module& module) {
   std::string text;
-  llvm::raw_string_ostream stream(text);
+  ::llvm::raw_string_ostream stream(text);
   module.module->print(stream, nullptr);
   return text;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -11,12 +11,12 @@ class LLVMContext;
 class Module;
 }  // namespace llvm
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 // The context outlives the module, so it is declared first.
 struct Module {
-  std::unique_ptr<llvm::LLVMContext> context;
-  std::unique_ptr<llvm::Module> module;
+  std::unique_ptr<::llvm::LLVMContext> context;
+  std::unique_ptr<::llvm::Module> module;
 
   Module();
   Module(Module&&) noexcept;
@@ -30,4 +30,4 @@ Module make_module(const std::string& name, const plan::Target& target);
 // Its IR as text.
 std::string to_text(const Module& module);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

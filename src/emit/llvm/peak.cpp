@@ -2,27 +2,28 @@
 
 #include <llvm/IR/Module.h>
 
+#include <cstddef>
+
 #include "emit/llvm/builder.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-base::Hash key(const PeakSpec& spec) {
-  return base::Hasher().add("peak").add(hash(spec.target)).add(spec.compute).finish();
-}
-
-Module emit_peak(const PeakSpec& spec) {
+Module emit_peak(const plan::PeakSpec& spec) {
   Module made = make_module("peak", spec.target);
-  llvm::LLVMContext& context = *made.context;
-  auto* type = llvm::FunctionType::get(
-      llvm::Type::getInt64Ty(context),
-      {llvm::Type::getInt64Ty(context), llvm::PointerType::getUnqual(context)}, false);
-  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
   Builder build(function, spec.target, spec.compute);
 
   // Twelve chains hide the latency of every machine's multiply-add and leave room for the operands.
   constexpr int chains = 12, unroll = 8;
-  Value* turns = function->getArg(0);
-  Value* numbers = function->getArg(1);
+  const auto field = [&](::llvm::Type* t, std::size_t offset) {
+    return build.CreateLoad(t, build.element(build.getInt8Ty(), function->getArg(0),
+                                             build.index(static_cast<std::int64_t>(offset))));
+  };
+  Value* turns = field(build.getInt64Ty(), offsetof(plan::PeakArgs, turns));
+  Value* numbers = field(build.getPtrTy(), offsetof(plan::PeakArgs, numbers));
   const auto number = [&](int i) { return build.element(build.real(), numbers, build.index(i)); };
   Value* factor = build.splat(build.load(build.real(), number(0)));
   Value* summand = build.splat(build.load(build.real(), number(1)));
@@ -37,8 +38,10 @@ Module emit_peak(const PeakSpec& spec) {
   Value* all = sums.front();
   for (int i = 1; i < chains; ++i) all = build.CreateFAdd(all, sums[static_cast<std::size_t>(i)]);
   build.store(build.CreateExtractElement(all, std::uint64_t{0}), number(2));
-  build.CreateRet(build.CreateMul(turns, build.index(2 * chains * unroll * build.lanes())));
+  build.CreateStore(build.CreateMul(turns, build.index(2 * chains * unroll * build.lanes())),
+                    field(build.getPtrTy(), offsetof(plan::PeakArgs, operations)));
+  build.CreateRetVoid();
   return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,24 +1,11 @@
-// The loop that speed is measured by: multiply-adds between registers, nothing else.
+// The loop that speed is measured by, as LLVM IR; plan/peak_kernel.h says what it computes.
 #pragma once
 
-#include <cstdint>
-
-#include "base/hash.h"
 #include "emit/llvm/module.h"
-#include "plan/target.h"
+#include "plan/peak_kernel.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-// turns: how often; numbers: [0] and [1] are factor and summand, [2] gets a value that depends on
-// all. Returns the number of floating-point operations done.
-using PeakKernel = std::int64_t(std::int64_t turns, void* numbers);
+Module emit_peak(const plan::PeakSpec& spec);
 
-struct PeakSpec {
-  plan::Target target;
-  DType compute = DType::f32;
-};
-
-base::Hash key(const PeakSpec& spec);
-Module emit_peak(const PeakSpec& spec);
-
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -5,7 +5,7 @@
 #include <array>
 #include <span>
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 // 2^f = 1 + f * q(f) on [-1/2, 1/2], least largest relative error with the 1 held fixed: 9.1e-8 in
@@ -31,17 +31,17 @@ Format format_of(const Builder& build) {
 }  // namespace
 
 Value* round_even(Builder& build, Value* x) {
-  if (build.target().rounding) return build.CreateUnaryIntrinsic(llvm::Intrinsic::roundeven, x);
+  if (build.target().rounding) return build.CreateUnaryIntrinsic(::llvm::Intrinsic::roundeven, x);
   // Adding and subtracting 2^mantissa rounds what is smaller; what is larger is whole.
   const double limit = static_cast<double>(std::int64_t{1} << format_of(build).mantissa);
-  Value* size = build.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
-  Value* magic = build.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, build.numbers(limit), x);
+  Value* size = build.CreateUnaryIntrinsic(::llvm::Intrinsic::fabs, x);
+  Value* magic = build.CreateBinaryIntrinsic(::llvm::Intrinsic::copysign, build.numbers(limit), x);
   Value* rounded = build.CreateFSub(build.CreateFAdd(x, magic), magic);
   return build.CreateSelect(build.CreateFCmpOLT(size, build.numbers(limit)), rounded, x);
 }
 
 Value* round_up(Builder& build, Value* x) {
-  if (build.target().rounding) return build.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
+  if (build.target().rounding) return build.CreateUnaryIntrinsic(::llvm::Intrinsic::ceil, x);
   Value* near = round_even(build, x);
   Value* above = build.CreateFAdd(near, build.numbers(1));
   return build.CreateSelect(build.CreateFCmpOLT(near, x), above, near);
@@ -50,22 +50,22 @@ Value* round_up(Builder& build, Value* x) {
 Value* scale_down(Builder& build, Value* x, Value* n) {
   if (build.target().scale && build.target().vector_bytes == 64) {
     const bool wide = build.compute() == DType::f64;
-    Value* all = llvm::ConstantInt::getAllOnesValue(
-        wide ? build.getInt8Ty() : static_cast<llvm::Type*>(build.getInt16Ty()));
+    Value* all = ::llvm::ConstantInt::getAllOnesValue(
+        wide ? build.getInt8Ty() : static_cast<::llvm::Type*>(build.getInt16Ty()));
     return build.CreateIntrinsic(
-        wide ? llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
-             : llvm::Intrinsic::x86_avx512_mask_scalef_ps_512,
-        {}, {x, n, llvm::UndefValue::get(x->getType()), all, build.getInt32(4)});
+        wide ? ::llvm::Intrinsic::x86_avx512_mask_scalef_pd_512
+             : ::llvm::Intrinsic::x86_avx512_mask_scalef_ps_512,
+        {}, {x, n, ::llvm::UndefValue::get(x->getType()), all, build.getInt32(4)});
   }
   // The exponent's bits, put in place by a shift: adding 2^mantissa leaves a whole number in the
   // lowest bits.
   const Format format = format_of(build);
-  llvm::Type* bits = build.vector(build.getIntNTy(build.compute() == DType::f64 ? 64 : 32));
+  ::llvm::Type* bits = build.vector(build.getIntNTy(build.compute() == DType::f64 ? 64 : 32));
   Value* kept = build.larger(n, build.numbers(-format.bias));
   const double shift = static_cast<double>(std::int64_t{1} << format.mantissa) + format.bias;
   Value* low = build.CreateBitCast(build.CreateFAdd(kept, build.numbers(shift)), bits);
   Value* power = build.CreateShl(
-      low, llvm::ConstantInt::get(bits, static_cast<std::uint64_t>(format.mantissa)));
+      low, ::llvm::ConstantInt::get(bits, static_cast<std::uint64_t>(format.mantissa)));
   return build.CreateFMul(x, build.CreateBitCast(power, build.reals()));
 }
 
@@ -83,4 +83,4 @@ Value* power_below(Builder& build, Value* s, Value* m) {
   return scale_down(build, sum, build.CreateFSub(whole, m));
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -3,7 +3,7 @@
 
 #include "emit/llvm/builder.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 // To whole numbers, half to even, and upwards. Of any float.
 Value* round_even(Builder& build, Value* x);
@@ -17,4 +17,4 @@ Value* scale_down(Builder& build, Value* x, Value* n);
 // power of two. NaN gives NaN. 2.1 ulp in f32.
 Value* power_below(Builder& build, Value* s, Value* m);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -1,6 +1,6 @@
 #include "emit/llvm/product.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 constexpr std::int64_t unroll = 4;
@@ -12,9 +12,9 @@ Values step(Builder& build, const Product& p, Value* a, Value* b, Values c) {
     Value* address = build.element(build.real(), b, build.index(v * build.lanes()));
     columns.push_back(build.load(build.reals(), address));
     if (p.skip_hidden) {
-      llvm::Type* bits = build.vector(build.getIntNTy(build.real()->getScalarSizeInBits()));
+      ::llvm::Type* bits = build.vector(build.getIntNTy(build.real()->getScalarSizeInBits()));
       hidden.push_back(build.CreateICmpSLT(build.CreateBitCast(columns.back(), bits),
-                                           llvm::Constant::getNullValue(bits)));
+                                           ::llvm::Constant::getNullValue(bits)));
     }
   }
   for (int r = 0; r < p.rows; ++r) {
@@ -45,7 +45,7 @@ Values steps(Builder& build, const Product& p, Value* k, std::int64_t count, Val
 
 Values accumulate(Builder& build, const Product& p, Values c) {
   Value* zero = build.index(0);
-  if (const auto* fixed = llvm::dyn_cast<llvm::ConstantInt>(p.depth)) {
+  if (const auto* fixed = ::llvm::dyn_cast<::llvm::ConstantInt>(p.depth)) {
     const std::int64_t depth = fixed->getSExtValue();
     const std::int64_t whole = depth - depth % unroll;
     if (whole > 0) {
@@ -61,4 +61,4 @@ Values accumulate(Builder& build, const Product& p, Values c) {
                     [&](Value* k, const Values& now) { return steps(build, p, k, 1, now); });
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

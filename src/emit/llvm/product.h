@@ -8,7 +8,7 @@
 
 #include "emit/llvm/builder.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 struct Product {
   int rows = 1, vectors = 1;
@@ -30,4 +30,4 @@ struct Product {
 // In and out: C, row by row, `vectors` values each.
 Values accumulate(Builder& build, const Product& product, Values c);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

@@ -7,12 +7,12 @@
 #include "emit/llvm/builder.h"
 #include "emit/llvm/product.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 namespace {
 
 class ReduceEmitter {
  public:
-  ReduceEmitter(Builder& build, const ReduceSpec& spec, Value* args)
+  ReduceEmitter(Builder& build, const plan::ReduceSpec& spec, Value* args)
       : build_(build), spec_(spec), args_(args) {}
 
   void run() {
@@ -27,7 +27,7 @@ class ReduceEmitter {
   }
 
  private:
-  Value* field(llvm::Type* type, std::size_t offset) {
+  Value* field(::llvm::Type* type, std::size_t offset) {
     return build_.CreateLoad(type, build_.element(build_.getInt8Ty(), args_,
                                                   build_.index(static_cast<std::int64_t>(offset))));
   }
@@ -37,12 +37,14 @@ class ReduceEmitter {
 
   // Some vectors of all rows, from element d on.
   void columns(Value* d, int vectors) {
-    Value* a = field(build_.getPtrTy(), offsetof(ReduceArgs, a));
-    Value* b = build_.element(build_.real(), field(build_.getPtrTy(), offsetof(ReduceArgs, b)), d);
-    Value* c = build_.element(build_.real(), field(build_.getPtrTy(), offsetof(ReduceArgs, c)), d);
-    Value* tiles = field(build_.getInt64Ty(), offsetof(ReduceArgs, tiles));
+    Value* a = field(build_.getPtrTy(), offsetof(plan::ReduceArgs, a));
+    Value* b =
+        build_.element(build_.real(), field(build_.getPtrTy(), offsetof(plan::ReduceArgs, b)), d);
+    Value* c =
+        build_.element(build_.real(), field(build_.getPtrTy(), offsetof(plan::ReduceArgs, c)), d);
+    Value* tiles = field(build_.getInt64Ty(), offsetof(plan::ReduceArgs, tiles));
     const int rows = spec_.rows_at_once();
-    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(ReduceArgs, rows)), rows,
+    build_.loop(build_.index(0), field(build_.getInt64Ty(), offsetof(plan::ReduceArgs, rows)), rows,
                 [&](Value* k) {
                   Value* first = element(c, k, spec_.length);
                   const auto place = [&](int r, int v) {
@@ -74,46 +76,22 @@ class ReduceEmitter {
   }
 
   Builder& build_;
-  const ReduceSpec& spec_;
+  const plan::ReduceSpec& spec_;
   Value* args_;
 };
 
 }  // namespace
 
-int ReduceSpec::vectors() const {
-  const std::int64_t whole = length / target.lanes(compute);
-  if (target.registers >= 32 && whole % 4 == 0) return 4;
-  if (whole % 2 == 0) return 2;
-  if (whole % 3 == 0) return 3;
-  return whole == 1 ? 1 : 2;
-}
-
-int ReduceSpec::rows_at_once() const {
-  const int accumulators = !target.fma ? 8 : target.registers >= 32 ? 24 : 12;
-  return vectors() == 1 ? accumulators * 2 / 3 : accumulators / vectors();
-}
-
-base::Hash key(const ReduceSpec& spec) {
-  return base::Hasher()
-      .add("reduce")
-      .add(hash(spec.target))
-      .add(spec.compute)
-      .add(spec.width)
-      .add(spec.a_rows)
-      .add(spec.length)
-      .finish();
-}
-
-Module emit_reduce(const ReduceSpec& spec) {
+Module emit_reduce(const plan::ReduceSpec& spec) {
   Module made = make_module("reduce", spec.target);
-  llvm::LLVMContext& context = *made.context;
-  auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
-                                       {llvm::PointerType::getUnqual(context)}, false);
-  llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
   Builder build(function, spec.target, spec.compute);
   ReduceEmitter(build, spec, function->getArg(0)).run();
   build.CreateRetVoid();
   return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

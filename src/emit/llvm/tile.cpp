@@ -4,10 +4,10 @@
 
 #include "emit/llvm/product.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-TileEmitter::TileEmitter(Builder& build, const plan::ForwardPlan& plan, Value* args)
-    : build_(build), plan_(plan), args_(args), count_(word(offsetof(TileArgs, count))) {}
+TileEmitter::TileEmitter(Builder& build, const plan::TilePlan& plan, Value* args)
+    : build_(build), plan_(plan), args_(args), count_(word(offsetof(plan::TileArgs, count))) {}
 
 Value* TileEmitter::at(Value* array, Value* row, int v) {
   Value* element = build_.CreateNSWAdd(build_.CreateNSWMul(row, build_.index(plan_.width())),
@@ -43,7 +43,7 @@ void TileEmitter::multiply(Value* a, std::int64_t dim, Value* b, Value* to, cons
   build_.when(build_.CreateICmpSGE(count_, rows), [&] {
     Value* last = build_.CreateNSWSub(count_, rows);
     build_.loop(build_.index(0), count_, plan_.rows, [&](Value* k) {
-      Value* first = build_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, k, last);
+      Value* first = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, k, last);
       multiply_rows(a, dim, b, to, first, plan_.rows, each);
     });
   });
@@ -91,34 +91,35 @@ void TileEmitter::add(Value* a, std::int64_t dim, Value* weights, Value* sums, b
 
 std::unique_ptr<ModEmitter> TileEmitter::prepare(const ir::Graph& graph,
                                                  const plan::ModFacts& facts, DType real,
-                                                 std::size_t words) {
+                                                 std::size_t captures) {
   auto mod = std::make_unique<ModEmitter>(
       build_, graph,
-      ModOptions{.facts = facts, .real = real, .words = pointer(words), .vectors = plan_.vectors});
+      ModOptions{
+          .facts = facts, .real = real, .captures = pointer(captures), .vectors = plan_.vectors});
   const auto narrow = [&](std::size_t offset) {
     return build_.CreateTrunc(word(offset), build_.getInt32Ty());
   };
-  mod->head(narrow(offsetof(TileArgs, b)), narrow(offsetof(TileArgs, h)));
+  mod->head(narrow(offsetof(plan::TileArgs, b)), narrow(offsetof(plan::TileArgs, h)));
   Values q, active;
-  llvm::VectorType* integers = build_.vector(build_.getInt32Ty());
-  Value* rows = pointer(offsetof(TileArgs, rows));
+  ::llvm::VectorType* integers = build_.vector(build_.getInt32Ty());
+  Value* rows = pointer(offsetof(plan::TileArgs, positions));
   for (int v = 0; v < plan_.vectors; ++v) {
     Value* address = build_.element(build_.getInt32Ty(), rows, build_.index(v * build_.lanes()));
     q.push_back(build_.load(integers, address));
-    std::vector<llvm::Constant*> lane;
+    std::vector<::llvm::Constant*> lane;
     for (int i = 0; i < build_.lanes(); ++i)
       lane.push_back(build_.getInt32(static_cast<std::uint32_t>(v * build_.lanes() + i)));
-    active.push_back(build_.CreateICmpSLT(llvm::ConstantVector::get(lane),
-                                          build_.splat(narrow(offsetof(TileArgs, active)))));
+    active.push_back(build_.CreateICmpSLT(::llvm::ConstantVector::get(lane),
+                                          build_.splat(narrow(offsetof(plan::TileArgs, active)))));
   }
   mod->queries(q, active);
   if (mod->staged() > 0) {
     const auto bytes =
         static_cast<std::uint64_t>(mod->staged() * plan_.key_block * plan_.width() * 8);
-    llvm::IRBuilder<> entry(&*build_.GetInsertBlock()->getParent()->getEntryBlock().begin());
+    ::llvm::IRBuilder<> entry(&*build_.GetInsertBlock()->getParent()->getEntryBlock().begin());
     auto* room = entry.CreateAlloca(build_.getInt8Ty(), build_.getInt64(bytes));
-    room->setAlignment(llvm::Align(64));
-    mod->stage(pointer(offsetof(TileArgs, indices)), count_, plan_.key_block, room);
+    room->setAlignment(::llvm::Align(64));
+    mod->stage(pointer(offsetof(plan::TileArgs, key_positions)), count_, plan_.key_block, room);
   }
   return mod;
 }
@@ -137,7 +138,7 @@ Value* TileEmitter::modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v,
 }
 
 void TileEmitter::for_keys(const std::function<void(Value*, Value*)>& body) {
-  Value* indices = pointer(offsetof(TileArgs, indices));
+  Value* indices = pointer(offsetof(plan::TileArgs, key_positions));
   build_.loop(build_.index(0), count_, 1, [&](Value* i) {
     body(i,
          build_.CreateLoad(build_.getInt32Ty(), build_.element(build_.getInt32Ty(), indices, i)));
@@ -147,7 +148,8 @@ void TileEmitter::for_keys(const std::function<void(Value*, Value*)>& body) {
 void TileEmitter::report(Value* poison) {
   build_.when(
       any(poison),
-      [&] { build_.CreateStore(build_.getInt64(1), pointer(offsetof(TileArgs, poisoned))); }, true);
+      [&] { build_.CreateStore(build_.getInt64(1), pointer(offsetof(plan::TileArgs, poisoned))); },
+      true);
 }
 
 Value* TileEmitter::any(Value* truth) {
@@ -156,4 +158,4 @@ Value* TileEmitter::any(Value* truth) {
                              build_.getIntN(lanes, 0));
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

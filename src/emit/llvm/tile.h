@@ -8,16 +8,16 @@
 
 #include "emit/llvm/builder.h"
 #include "emit/llvm/mod.h"
-#include "emit/llvm/tile_args.h"
-#include "plan/forward.h"
 #include "plan/score_form.h"
+#include "plan/tile_args.h"
+#include "plan/tile_plan.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
 class TileEmitter {
  public:
-  // args: the address of a struct that begins with TileArgs.
-  TileEmitter(Builder& build, const plan::ForwardPlan& plan, Value* args);
+  // args: the address of a struct that begins with plan::TileArgs.
+  TileEmitter(Builder& build, const plan::TilePlan& plan, Value* args);
 
   // A member of the arguments, by its offset.
   Value* word(std::size_t offset) { return build_.CreateLoad(build_.getInt64Ty(), field(offset)); }
@@ -41,9 +41,9 @@ class TileEmitter {
   // even 0 * inf.
   void add(Value* a, std::int64_t dim, Value* weights, Value* sums, bool skip_hidden);
 
-  // The part of a mod that is computed once per call; `words` is the offset of its captures.
+  // The part of a mod that is computed once per call; `captures` is the offset of their descriptors.
   std::unique_ptr<ModEmitter> prepare(const ir::Graph& graph, const plan::ModFacts& facts,
-                                      DType real, std::size_t words);
+                                      DType real, std::size_t captures);
 
   // log2(e) times what a score mod makes of a score; poison is set where there may be some.
   Value* modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v, Value* score, Value*& poison);
@@ -64,9 +64,9 @@ class TileEmitter {
                      const Each& each);
 
   Builder& build_;
-  const plan::ForwardPlan& plan_;
+  const plan::TilePlan& plan_;
   Value* args_;
   Value* count_;
 };
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

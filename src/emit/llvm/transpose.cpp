@@ -1,66 +1,109 @@
-// By interleaving: vectors i and i + n/2 become 2i and 2i + 1, log2(n) times. Inside 16 bytes
-// elements are interleaved, which every machine can do in one instruction; then whole pieces of 16
-// bytes are.
 #include "emit/llvm/transpose.h"
 
-#include <algorithm>
+#include <llvm/IR/Module.h>
 
-namespace treadle::emit {
+#include <cstddef>
+
+#include "emit/llvm/builder.h"
+#include "emit/llvm/transpose_vectors.h"
+
+namespace treadle::emit::llvm {
 namespace {
 
-// Interleaves the `unit`-element units of a and b within every `segment` elements: their lower
-// halves, or their upper ones.
-Value* interleave(Builder& build, Value* a, Value* b, int unit, int segment, bool upper) {
-  const auto size =
-      static_cast<int>(llvm::cast<llvm::FixedVectorType>(a->getType())->getNumElements());
-  llvm::SmallVector<int> mask;
-  for (int begin = 0; begin < size; begin += segment) {
-    const int half = begin + (upper ? segment / 2 : 0);
-    for (int at = half; at < half + segment / 2; at += unit) {
-      for (int i = 0; i < unit; ++i) mask.push_back(at + i);
-      for (int i = 0; i < unit; ++i) mask.push_back(size + at + i);
-    }
-  }
-  return build.CreateShuffleVector(a, b, mask);
-}
+class TransposeEmitter {
+ public:
+  TransposeEmitter(Builder& build, const plan::TransposeSpec& spec, Value* args)
+      : build_(build),
+        spec_(spec),
+        source_(field(args, offsetof(plan::TransposeArgs, source))),
+        target_(field(args, offsetof(plan::TransposeArgs, target))),
+        factors_(field(args, offsetof(plan::TransposeArgs, factors))) {}
 
-Values network(Builder& build, Values rows, int unit, int segment) {
-  const std::size_t n = rows.size();
-  for (std::size_t step = 1; step < n; step *= 2) {
-    Values next(n);
-    for (std::size_t i = 0; i < n / 2; ++i) {
-      next[2 * i] = interleave(build, rows[i], rows[i + n / 2], unit, segment, false);
-      next[2 * i + 1] = interleave(build, rows[i], rows[i + n / 2], unit, segment, true);
-    }
-    rows = std::move(next);
+  void run() {
+    const std::int64_t lanes = build_.lanes();
+    const std::int64_t whole = spec_.length - spec_.length % lanes;
+    build_.loop(build_.index(0), build_.index(spec_.width), lanes, [&](Value* q) {
+      Value* factor = build_.load(build_.reals(), build_.element(build_.real(), factors_, q));
+      if (whole > 0) {
+        build_.loop(build_.index(0), build_.index(whole), lanes,
+                    [&](Value* d) { square(q, d, factor); });
+      }
+      if (whole < spec_.length) {
+        build_.loop(build_.index(whole), build_.index(spec_.length), 1,
+                    [&](Value* d) { column(q, d, factor); });
+      }
+    });
   }
-  return rows;
-}
+
+ private:
+  Value* field(Value* args, std::size_t offset) {
+    return build_.CreateLoad(
+        build_.getPtrTy(),
+        build_.element(build_.getInt8Ty(), args, build_.index(static_cast<std::int64_t>(offset))));
+  }
+  // Elements d and on of query q + i.
+  Value* in_rows(Value* array, Value* q, int i, Value* d) {
+    Value* row =
+        build_.CreateNSWMul(build_.CreateNSWAdd(q, build_.index(i)), build_.index(spec_.row));
+    return build_.element(build_.real(), array, build_.CreateNSWAdd(row, d));
+  }
+  // Element d + i of query q and those after it.
+  Value* in_lanes(Value* array, Value* q, Value* d, int i) {
+    Value* row =
+        build_.CreateNSWMul(build_.CreateNSWAdd(d, build_.index(i)), build_.index(spec_.width));
+    return build_.element(build_.real(), array, build_.CreateNSWAdd(row, q));
+  }
+
+  // As many elements of as many queries as a vector has lanes.
+  void square(Value* q, Value* d, Value* factor) {
+    Values vectors;
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* from = spec_.to_rows ? in_lanes(source_, q, d, i) : in_rows(source_, q, i, d);
+      Value* vector = build_.load(build_.reals(), from);
+      vectors.push_back(spec_.to_rows ? build_.CreateFMul(vector, factor) : vector);
+    }
+    vectors = transpose_vectors(build_, vectors);
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* vector = vectors[static_cast<std::size_t>(i)];
+      if (!spec_.to_rows) vector = build_.CreateFMul(vector, factor);
+      build_.store(vector, spec_.to_rows ? in_rows(target_, q, i, d) : in_lanes(target_, q, d, i));
+    }
+  }
+
+  // One element of as many queries as a vector has lanes.
+  void column(Value* q, Value* d, Value* factor) {
+    Value* vector = ::llvm::PoisonValue::get(build_.reals());
+    if (spec_.to_rows) {
+      vector = build_.CreateFMul(build_.load(build_.reals(), in_lanes(source_, q, d, 0)), factor);
+      for (int i = 0; i < build_.lanes(); ++i)
+        build_.store(build_.CreateExtractElement(vector, build_.index(i)),
+                     in_rows(target_, q, i, d));
+      return;
+    }
+    for (int i = 0; i < build_.lanes(); ++i) {
+      Value* element = build_.load(build_.real(), in_rows(source_, q, i, d));
+      vector = build_.CreateInsertElement(vector, element, build_.index(i));
+    }
+    build_.store(build_.CreateFMul(vector, factor), in_lanes(target_, q, d, 0));
+  }
+
+  Builder& build_;
+  const plan::TransposeSpec& spec_;
+  Value *source_, *target_, *factors_;
+};
 
 }  // namespace
 
-Values transpose(Builder& build, const Values& rows) {
-  const std::size_t n = rows.size();
-  const std::size_t bytes = rows[0]->getType()->getScalarSizeInBits() / 8;
-  const std::size_t piece = std::min(n, 16 / bytes);
-  const std::size_t pieces = n / piece;
-  // Groups of as many rows as a piece has elements: each piece becomes a transposed square.
-  Values squares;
-  for (std::size_t group = 0; group < pieces; ++group) {
-    const auto begin = rows.begin() + static_cast<std::ptrdiff_t>(group * piece);
-    const Values done = network(build, Values(begin, begin + static_cast<std::ptrdiff_t>(piece)), 1,
-                                static_cast<int>(piece));
-    squares.insert(squares.end(), done.begin(), done.end());
-  }
-  // Row e of every group: the pieces change places as elements did before.
-  Values result(n);
-  for (std::size_t e = 0; e < piece; ++e) {
-    Values same;
-    for (std::size_t group = 0; group < pieces; ++group) same.push_back(squares[group * piece + e]);
-    same = network(build, std::move(same), static_cast<int>(piece), static_cast<int>(n));
-    for (std::size_t s = 0; s < pieces; ++s) result[s * piece + e] = same[s];
-  }
-  return result;
+Module emit_transpose(const plan::TransposeSpec& spec) {
+  Module made = make_module("flip", spec.target);
+  ::llvm::LLVMContext& context = *made.context;
+  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
+                                         {::llvm::PointerType::getUnqual(context)}, false);
+  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
+  Builder build(function, spec.target, spec.compute);
+  TransposeEmitter(build, spec, function->getArg(0)).run();
+  build.CreateRetVoid();
+  return made;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

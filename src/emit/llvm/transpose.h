@@ -1,12 +1,11 @@
-// Transposing in registers.
+// Transpositions between rows and lanes as LLVM IR; plan/transpose_kernel.h says what they compute.
 #pragma once
 
-#include "emit/llvm/builder.h"
+#include "emit/llvm/module.h"
+#include "plan/transpose_kernel.h"
 
-namespace treadle::emit {
+namespace treadle::emit::llvm {
 
-// As many vectors as each has elements, a power of two: element i of result j is element j of row
-// i.
-Values transpose(Builder& build, const Values& rows);
+Module emit_transpose(const plan::TransposeSpec& spec);
 
-}  // namespace treadle::emit
+}  // namespace treadle::emit::llvm

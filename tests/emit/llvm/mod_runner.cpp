@@ -7,11 +7,12 @@
 #include <span>
 
 #include "jit/engine.h"
+#include "jit/inspect.h"
 
 namespace treadle::test {
 namespace {
 
-using emit::Builder;
+using emit::llvm::Builder;
 using llvm::Value;
 
 // What the kernel is called with: words of 8 bytes.
@@ -42,7 +43,7 @@ class Emitter {
         mod_(build_, graph,
              {.facts = setting.facts,
               .real = setting.real,
-              .words = words_,
+              .captures = words_,
               .vectors = setting.vectors}) {}
 
   void emit() {
@@ -50,7 +51,7 @@ class Emitter {
     Value* count = argument(6, build_.getInt64Ty());
     mod_.head(build_.CreateTrunc(argument(1, build_.getInt64Ty()), int32),
               build_.CreateTrunc(argument(2, build_.getInt64Ty()), int32));
-    emit::Values q, active;
+    emit::llvm::Values q, active;
     for (int v = 0; v < setting_.vectors; ++v) {
       Value* at = build_.index(v * build_.lanes());
       q.push_back(build_.load(build_.vector(int32), build_.element(int32, argument(3), at)));
@@ -120,7 +121,7 @@ class Emitter {
   const Setting& setting_;
   Value* arguments_;
   Value* words_;
-  emit::ModEmitter mod_;
+  emit::llvm::ModEmitter mod_;
 };
 
 // The memory that a view can reach.
@@ -189,15 +190,16 @@ ModRunner::ModRunner(const ir::Graph& graph, const Setting& setting)
   }
   static int number = 0;
   const base::Hash key = base::Hasher().add("mod_runner").add(number++).finish();
-  kernel_ = engine().address(
-      key, setting.target, [&] { return emit_mod(graph, setting, &staged_); }, "mod");
+  kernel_ =
+      engine().code(key, setting.target, [&] { return emit_mod(graph, setting, &staged_); }, "mod");
 }
 
-emit::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged) {
-  emit::Module made = emit::make_module("mod", setting.target);
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged) {
+  emit::llvm::Module made = emit::llvm::make_module("mod", setting.target);
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*made.context),
                                        {llvm::PointerType::get(*made.context, 0)}, false);
-  Emitter emitter(emit::make_function(*made.module, "mod", type, setting.target), graph, setting);
+  Emitter emitter(emit::llvm::make_function(*made.module, "mod", type, setting.target), graph,
+                  setting);
   emitter.emit();
   if (staged != nullptr) *staged = emitter.staged();
   return made;
@@ -255,7 +257,7 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
     pieces.push_back(piece(poison));
     (*emulator_)(pieces);
   } else {
-    reinterpret_cast<void (*)(const Arguments*)>(kernel_)(&arguments);
+    reinterpret_cast<void (*)(const Arguments*)>(const_cast<void*>(kernel_.get()))(&arguments);
   }
 
   Outcomes outcomes;

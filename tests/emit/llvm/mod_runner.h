@@ -16,6 +16,7 @@
 
 #include "emit/llvm/mod.h"
 #include "emit/llvm/module.h"
+#include "jit/engine.h"
 #include "emulator.h"
 #include "ir/graph.h"
 #include "plan/target.h"
@@ -75,7 +76,7 @@ struct Outcomes {
 };
 
 // The kernel, called "mod".
-emit::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged = nullptr);
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged = nullptr);
 
 // Kernels for aarch64 run in an emulator; they must not call the C library.
 class ModRunner {
@@ -91,7 +92,7 @@ class ModRunner {
   ir::Graph graph_;
   Setting setting_;
   int staged_ = 0;
-  void* kernel_ = nullptr;              // if it runs here
+  jit::Engine::Code kernel_;            // if it runs here
   std::shared_ptr<Emulator> emulator_;  // if not
 };
 

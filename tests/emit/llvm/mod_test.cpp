@@ -4,17 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "agreement.h"
-#include "emit/llvm/dependence.h"
-#include "emit/llvm/read_form.h"
 #include "ir/builder.h"
 #include "ir/parse.h"
 #include "jit/engine.h"
+#include "jit/inspect.h"
+#include "plan/dependence.h"
+#include "plan/read_form.h"
 #include "treadle/tensor.h"
 
 namespace treadle::test {
 namespace {
 
-using emit::Level;
+using plan::Level;
 
 const std::vector<ir::Slot> slots{{"slope", DType::f32, 1},
                                   {"bias", DType::f32, 3},
@@ -23,7 +24,7 @@ const std::vector<ir::Slot> slots{{"slope", DType::f32, 1},
 
 Level level_of_output(const std::string& text) {
   const ir::Graph graph = ir::parse(text, slots);
-  return emit::level_of(emit::dependences(graph)[static_cast<std::size_t>(graph.output())]);
+  return plan::level_of(plan::dependences(graph)[static_cast<std::size_t>(graph.output())]);
 }
 
 TEST(Dependence, SaysHowOftenANodeIsComputed) {
@@ -36,7 +37,7 @@ TEST(Dependence, SaysHowOftenANodeIsComputed) {
 
 std::optional<std::int64_t> coefficient_of(const std::string& text, ir::Input input) {
   const ir::Graph graph = ir::parse(text, slots);
-  return emit::coefficient(graph, graph.output(), input);
+  return plan::coefficient(graph, graph.output(), input);
 }
 
 TEST(ReadForm, KnowsCoefficients) {
@@ -53,12 +54,12 @@ TEST(ReadForm, KnowsCoefficients) {
 TEST(ReadForm, IsAGatherWhereReadsAreChecked) {
   const ir::Graph graph = ir::parse("bias[h, q, kv] + slope[q] + slope[kv]", slots);
   const auto forms =
-      emit::read_forms(graph, emit::dependences(graph),
+      plan::read_forms(graph, plan::dependences(graph),
                        {.checked = true, .consecutive = true, .unit_stride = {true, true}});
   for (ir::NodeId id = 0; id < graph.size(); ++id) {
     if (graph[id].op != ir::Op::load) continue;
     const auto form = forms[static_cast<std::size_t>(id)];
-    EXPECT_TRUE(form == emit::ReadForm::gather || form == emit::ReadForm::uniform);
+    EXPECT_TRUE(form == plan::ReadForm::gather || form == plan::ReadForm::uniform);
   }
 }
 
@@ -95,11 +96,12 @@ TEST(Mod, ReadsThroughIndicesThatAreRead) {
 
 TEST(Mod, GivesAScalarWhereNoLaneDiffers) {
   const plan::Target target = plan::find_target("x86-64");
-  emit::Module module = emit::make_module("scalar", target);
+  emit::llvm::Module module = emit::llvm::make_module("scalar", target);
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*module.context), {}, false);
-  emit::Builder build(emit::make_function(*module.module, "f", type, target), target, DType::f32);
+  emit::llvm::Builder build(emit::llvm::make_function(*module.module, "f", type, target), target,
+                            DType::f32);
   const ir::Graph graph = ir::parse("kv % 3 == h", {});
-  emit::ModEmitter mod(build, graph, {.facts = {.narrow = true, .checked = false}});
+  emit::llvm::ModEmitter mod(build, graph, {.facts = {.narrow = true, .checked = false}});
   mod.head(build.getInt32(1), build.getInt32(2));
   llvm::Value* q = build.splat(build.getInt32(7));
   mod.queries({q}, {build.splat(build.getTrue())});

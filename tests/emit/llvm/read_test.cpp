@@ -8,14 +8,14 @@
 
 #include "agreement.h"
 #include "base/element.h"
-#include "emit/llvm/read_form.h"
 #include "guarded.h"
 #include "ir/parse.h"
+#include "plan/read_form.h"
 
 namespace treadle::test {
 namespace {
 
-using emit::ReadForm;
+using plan::ReadForm;
 
 // Captures of any type, each at a guard page.
 class Memory {
@@ -124,7 +124,7 @@ class ReadTest : public testing::TestWithParam<Read> {
     const Read& read = GetParam();
     const auto rank = static_cast<int>(read.shape(6).size());
     const ir::Graph graph = ir::parse(read.text, std::vector<ir::Slot>{{"a", dtype, rank}});
-    const auto forms = read_forms(graph, emit::dependences(graph), setting.facts);
+    const auto forms = read_forms(graph, plan::dependences(graph), setting.facts);
     if (!checked) {
       ASSERT_EQ(forms[static_cast<std::size_t>(graph.output())], read.form);
     }

@@ -1,33 +1,33 @@
 // The shapes of forward kernels, and the lengths of chunks.
+#include "plan/tile_plan.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "plan/forward.h"
-
 namespace treadle::plan {
 namespace {
 
-TEST(ForwardPlans, AsText) {
-  EXPECT_EQ(to_text(plan_forward(find_target("haswell"), DType::f32, 64, 64, 3)),
-            "forward f32, dim 64, value dim 64: tiles of 24 queries, 4 keys at a time, blocks of "
+TEST(TilePlans, AsText) {
+  EXPECT_EQ(to_text(plan_tile(find_target("haswell"), DType::f32, 64, 64, 3)),
+            "f32, dim 64, value dim 64: tiles of 24 queries, 4 keys at a time, blocks of "
             "128 keys");
-  EXPECT_EQ(to_text(plan_forward(find_target("skylake-avx512"), DType::f64, 128, 100, 2)),
+  EXPECT_EQ(to_text(plan_tile(find_target("skylake-avx512"), DType::f64, 128, 100, 2)),
             "forward f64, dim 128, value dim 100: tiles of 16 queries, 12 keys at a time, blocks "
             "of 64 keys");
-  EXPECT_EQ(to_text(plan_forward(find_target("x86-64"), DType::f32, 512, 512, 1)),
-            "forward f32, dim 512, value dim 512: tiles of 4 queries, 6 keys at a time, blocks of "
+  EXPECT_EQ(to_text(plan_tile(find_target("x86-64"), DType::f32, 512, 512, 1)),
+            "f32, dim 512, value dim 512: tiles of 4 queries, 6 keys at a time, blocks of "
             "32 keys");
 }
 
 // Accumulators, one vector of B per column and a broadcast of A fit the registers.
-TEST(ForwardPlans, FitTheRegisters) {
+TEST(TilePlans, FitTheRegisters) {
   for (const char* name : {"x86-64", "haswell", "skylake-avx512", "aarch64"}) {
     const Target target = find_target(name);
     for (const DType compute : {DType::f32, DType::f64}) {
       for (int vectors = 1; vectors <= most_vectors; ++vectors) {
         for (const std::int64_t dim : {1, 64, 128, 512}) {
-          const ForwardPlan plan = plan_forward(target, compute, dim, dim, vectors);
+          const TilePlan plan = plan_tile(target, compute, dim, dim, vectors);
           EXPECT_GE(plan.rows, 1);
           EXPECT_LE(plan.rows * vectors + vectors + 1, target.registers) << name << vectors;
           EXPECT_EQ(plan.width(), vectors * target.lanes(compute));
@@ -39,18 +39,18 @@ TEST(ForwardPlans, FitTheRegisters) {
 }
 
 // All tile heights of a call share its blocks of keys.
-TEST(ForwardPlans, BlocksDoNotDependOnTheTile) {
+TEST(TilePlans, BlocksDoNotDependOnTheTile) {
   for (const std::int64_t dim : {1, 16, 64, 128, 200, 512}) {
     const Target target = find_target("haswell");
-    const std::int64_t block = plan_forward(target, DType::f32, dim, dim, 1).key_block;
+    const std::int64_t block = plan_tile(target, DType::f32, dim, dim, 1).key_block;
     for (int vectors = 2; vectors <= most_vectors; ++vectors)
-      EXPECT_EQ(plan_forward(target, DType::f32, dim, dim, vectors).key_block, block);
+      EXPECT_EQ(plan_tile(target, DType::f32, dim, dim, vectors).key_block, block);
   }
 }
 
-TEST(ForwardPlans, GroupsFitTheCache) {
+TEST(TilePlans, GroupsFitTheCache) {
   for (const std::int64_t dim : {1, 64, 128, 512, 4096}) {
-    const ForwardPlan plan = plan_forward(find_target("haswell"), DType::f32, dim, dim, 3);
+    const TilePlan plan = plan_tile(find_target("haswell"), DType::f32, dim, dim, 3);
     for (const bool copies : {false, true}) {
       const int tiles = tiles_per_group(plan, copies);
       EXPECT_GE(tiles, 1);
@@ -62,7 +62,7 @@ TEST(ForwardPlans, GroupsFitTheCache) {
   }
 }
 
-TEST(ForwardPlans, HashTellsThemApart) {
+TEST(TilePlans, HashTellsThemApart) {
   std::set<base::Hash> hashes;
   int count = 0;
   for (const char* name : {"haswell", "skylake-avx512"}) {
@@ -70,7 +70,7 @@ TEST(ForwardPlans, HashTellsThemApart) {
       for (const std::int64_t dim : {32, 64}) {
         for (const std::int64_t value_dim : {32, 64}) {
           for (int vectors = 1; vectors <= 3; ++vectors) {
-            hashes.insert(hash(plan_forward(find_target(name), compute, dim, value_dim, vectors)));
+            hashes.insert(hash(plan_tile(find_target(name), compute, dim, value_dim, vectors)));
             ++count;
           }
         }

@@ -1,5 +1,5 @@
 // Rows turned into lanes and lanes into rows, against plain loops, on every target that runs here.
-#include "emit/llvm/flip.h"
+#include "emit/llvm/transpose.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,19 +13,18 @@
 namespace treadle::test {
 namespace {
 
-using emit::FlipSpec;
+using plan::TransposeSpec;
 
-std::string to_text(const FlipSpec& spec) {
+std::string to_text(const TransposeSpec& spec) {
   return fmt::format("{} {} lanes of {}, width {}, length {}, {} between rows, to {}",
                      spec.target.name, spec.target.lanes(spec.compute), name_of(spec.compute),
                      spec.width, spec.length, spec.row, spec.to_rows ? "rows" : "lanes");
 }
 
 template <class F>
-void expect_flipped(const FlipSpec& spec) {
+void expect_transposed(const TransposeSpec& spec) {
   static jit::Engine engine{jit::EngineOptions{}};
-  auto* flip = engine.function<emit::FlipKernel>(key(spec), spec.target,
-                                                 [&] { return emit::emit_flip(spec); });
+  const plan::Kernel<plan::TransposeArgs> transpose = engine.get(spec);
   const auto in_rows = [&](std::int64_t q, std::int64_t d) {
     return static_cast<std::size_t>(q * spec.row + d);
   };
@@ -56,8 +55,8 @@ void expect_flipped(const FlipSpec& spec) {
     }
   }
   const std::vector<F> source_before = source;
-  const emit::FlipArgs args{source.data() + guard, target.data() + guard, factors.data()};
-  flip(&args);
+  const plan::TransposeArgs args{source.data() + guard, target.data() + guard, factors.data()};
+  transpose(args);
   EXPECT_EQ(target, expected) << to_text(spec);
   EXPECT_EQ(source, source_before) << to_text(spec);
 }
@@ -73,13 +72,14 @@ TEST_P(Flip, LikeAPlainLoop) {
       for (const std::int64_t length : {std::int64_t{1}, lanes - 1, lanes, 2 * lanes + 1}) {
         for (const std::int64_t between : {std::int64_t{0}, std::int64_t{3}}) {
           for (const bool to_rows : {false, true}) {
-            const FlipSpec spec{.target = GetParam(),
-                                .compute = compute,
-                                .width = vectors * lanes,
-                                .length = length,
-                                .row = length + between,
-                                .to_rows = to_rows};
-            compute == DType::f32 ? expect_flipped<float>(spec) : expect_flipped<double>(spec);
+            const TransposeSpec spec{.target = GetParam(),
+                                     .compute = compute,
+                                     .width = vectors * lanes,
+                                     .length = length,
+                                     .row = length + between,
+                                     .to_rows = to_rows};
+            compute == DType::f32 ? expect_transposed<float>(spec)
+                                  : expect_transposed<double>(spec);
           }
         }
       }
@@ -88,8 +88,9 @@ TEST_P(Flip, LikeAPlainLoop) {
 }
 
 TEST(FlipKeys, TellEveryDifference) {
-  const FlipSpec one{.target = plan::find_target("haswell"), .width = 16, .length = 5, .row = 8};
-  std::vector<FlipSpec> all(7, one);
+  const TransposeSpec one{
+      .target = plan::find_target("haswell"), .width = 16, .length = 5, .row = 8};
+  std::vector<TransposeSpec> all(7, one);
   all[1].target = plan::find_target("x86-64");
   all[2].compute = DType::f64;
   all[3].width = 24;

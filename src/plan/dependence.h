@@ -11,7 +11,7 @@
 
 #include "ir/graph.h"
 
-namespace treadle::emit {
+namespace treadle::plan {
 
 struct Dependence {
   bool q = false, kv = false;
@@ -28,4 +28,4 @@ std::vector<Dependence> dependences(const ir::Graph& graph);
 
 Level level_of(const Dependence& on);
 
-}  // namespace treadle::emit
+}  // namespace treadle::plan

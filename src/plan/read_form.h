@@ -6,11 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "emit/llvm/dependence.h"
 #include "ir/graph.h"
+#include "plan/dependence.h"
 #include "plan/mod_facts.h"
 
-namespace treadle::emit {
+namespace treadle::plan {
 
 enum class ReadForm : std::uint8_t {
   uniform,    // doc[kv]: the same element for all lanes
@@ -23,10 +23,10 @@ enum class ReadForm : std::uint8_t {
 // By node; of nodes that are no loads it says nothing. Lanes, backwards and staged read ahead of
 // what is checked, so they are for facts that are not `checked`.
 std::vector<ReadForm> read_forms(const ir::Graph& graph, const std::vector<Dependence>& on,
-                                 const plan::ModFacts& facts);
+                                 const ModFacts& facts);
 
 // By how much an integer grows when `input` grows by one, if that is always the same and evident:
 // if `input` comes in through sums, differences and constant factors alone.
 std::optional<std::int64_t> coefficient(const ir::Graph& graph, ir::NodeId id, ir::Input input);
 
-}  // namespace treadle::emit
+}  // namespace treadle::plan

@@ -1,8 +1,8 @@
-#include "emit/llvm/read_form.h"
+#include "plan/read_form.h"
 
 #include <algorithm>
 
-namespace treadle::emit {
+namespace treadle::plan {
 namespace {
 
 using ir::Input;
@@ -24,7 +24,7 @@ Coefficient constant_of(const ir::Graph& graph, NodeId id) {
 }
 
 ReadForm form_of(const ir::Graph& graph, NodeId id, const std::vector<Dependence>& on,
-                 const plan::ModFacts& facts) {
+                 const ModFacts& facts) {
   const ir::Node& node = graph[id];
   const auto depends = [&](NodeId index) { return on[static_cast<std::size_t>(index)]; };
   const Dependence all = depends(id);
@@ -94,7 +94,7 @@ Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
 }
 
 std::vector<ReadForm> read_forms(const ir::Graph& graph, const std::vector<Dependence>& on,
-                                 const plan::ModFacts& facts) {
+                                 const ModFacts& facts) {
   std::vector<ReadForm> forms(static_cast<std::size_t>(graph.size()), ReadForm::uniform);
   for (NodeId id = 0; id < graph.size(); ++id) {
     if (graph[id].op == Op::load) {
@@ -104,4 +104,4 @@ std::vector<ReadForm> read_forms(const ir::Graph& graph, const std::vector<Depen
   return forms;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::plan

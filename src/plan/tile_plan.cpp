@@ -1,4 +1,7 @@
-#include "plan/forward.h"
+// Sizes of tiles and blocks from the target's registers and caches.
+//
+// In: a target, types and head dims. Out: numbers that every emitter and worker follows.
+#include "plan/tile_plan.h"
 
 #include <fmt/format.h>
 
@@ -16,10 +19,14 @@ int accumulators(const Target& target) {
 
 }  // namespace
 
-ForwardPlan plan_forward(const Target& target, DType compute, std::int64_t dim,
-                         std::int64_t value_dim, int vectors) {
-  ForwardPlan plan{
-      .target = target, .compute = compute, .dim = dim, .value_dim = value_dim, .vectors = vectors};
+TilePlan plan_tile(const Target& target, DType compute, std::int64_t dim, std::int64_t value_dim,
+                   int vectors) {
+  TilePlan plan{.target = target,
+                .compute = compute,
+                .dim = dim,
+                .value_dim = value_dim,
+                .vectors = vectors,
+                .keys = {.element = compute}};
   // A tile of one vector is bound by loads, and more rows do not help it.
   plan.rows = vectors == 1 ? accumulators(target) * 2 / 3 : accumulators(target) / vectors;
   // Keys, values and scores of a block are to stay in the second cache with room for the tiles.
@@ -28,7 +35,7 @@ ForwardPlan plan_forward(const Target& target, DType compute, std::int64_t dim,
   return plan;
 }
 
-int tiles_per_group(const ForwardPlan& plan, bool copies_keys) {
+int tiles_per_group(const TilePlan& plan, bool copies_keys) {
   const auto bytes = static_cast<std::int64_t>(size_of(plan.compute));
   // Queries, the sums of a chunk and those of all chunks.
   const std::int64_t tile = plan.width() * bytes * (plan.dim + 2 * plan.value_dim);
@@ -36,11 +43,27 @@ int tiles_per_group(const ForwardPlan& plan, bool copies_keys) {
   return static_cast<int>(std::min<std::int64_t>(copies_keys ? 8 : 4, room));
 }
 
-int tiles_per_backward_group(const ForwardPlan& plan) { return 4 * most_vectors / plan.vectors; }
+int tiles_per_backward_group(const TilePlan& plan) { return 4 * most_vectors / plan.vectors; }
 
 int vectors_for(const Target& target, DType compute, std::int64_t height) {
   const std::int64_t lanes = target.lanes(compute);
   return static_cast<int>(std::min<std::int64_t>((height + lanes - 1) / lanes, most_vectors));
+}
+
+std::vector<int> kernel_vectors(const layout::Tiles& tiles, int lanes) {
+  std::vector<std::int64_t> number(most_vectors);
+  for (std::int64_t t = 0; t < tiles.count(); ++t) {
+    const std::int64_t vectors = (tiles.size(t) + lanes - 1) / lanes;
+    ++number[static_cast<std::size_t>(std::min<std::int64_t>(vectors, most_vectors) - 1)];
+  }
+  std::vector<int> result(most_vectors, most_vectors);
+  int larger = 0;
+  for (int vectors = most_vectors; vectors >= 1; --vectors) {
+    const auto at = static_cast<std::size_t>(vectors - 1);
+    if (number[at] * 10 >= tiles.count() || (larger == 0 && number[at] > 0)) larger = vectors;
+    result[at] = larger == 0 ? vectors : larger;
+  }
+  return result;
 }
 
 std::int64_t chunk_length(std::int64_t keys) {
@@ -60,21 +83,25 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
   return weights;
 }
 
-base::Hash hash(const ForwardPlan& plan) {
+base::Hash hash(const TilePlan& plan) {
+  // A binding for each member: one that is added and forgotten here does not compile.
+  const auto& [target, compute, dim, value_dim, vectors, rows, key_block, keys] = plan;
   return base::Hasher()
-      .add(hash(plan.target))
-      .add(plan.compute)
-      .add(plan.dim)
-      .add(plan.value_dim)
-      .add(plan.vectors)
-      .add(plan.rows)
-      .add(plan.key_block)
+      .add(hash(target))
+      .add(compute)
+      .add(dim)
+      .add(value_dim)
+      .add(vectors)
+      .add(rows)
+      .add(key_block)
+      .add(keys.order)
+      .add(keys.element)
       .finish();
 }
 
-std::string to_text(const ForwardPlan& plan) {
+std::string to_text(const TilePlan& plan) {
   return fmt::format(
-      "forward {}, dim {}, value dim {}: tiles of {} queries, {} keys at a time, blocks of {} keys",
+      "{}, dim {}, value dim {}: tiles of {} queries, {} keys at a time, blocks of {} keys",
       name_of(plan.compute), plan.dim, plan.value_dim, plan.width(), plan.rows, plan.key_block);
 }
 

@@ -1,6 +1,6 @@
-#include "emit/llvm/dependence.h"
+#include "plan/dependence.h"
 
-namespace treadle::emit {
+namespace treadle::plan {
 
 std::vector<Dependence> dependences(const ir::Graph& graph) {
   std::vector<Dependence> on(static_cast<std::size_t>(graph.size()));
@@ -28,4 +28,4 @@ Level level_of(const Dependence& on) {
   return on.kv ? Level::key : Level::head;
 }
 
-}  // namespace treadle::emit
+}  // namespace treadle::plan

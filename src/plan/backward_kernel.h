@@ -1,0 +1,62 @@
+// The backward kernel of a tile: P and dS of its scores, and its part of dQ.
+//
+//   P = 2^(s - lse2)     dS = P * (dP - delta), through the derivative of the score mod
+//   dQ^T += K^T dS^T
+//
+// P and dS are left for the sums over queries (plan/reduce_kernel.h) that make dV and dK.
+#pragma once
+
+#include <vector>
+
+#include "base/hash.h"
+#include "ir/joint.h"
+#include "plan/mod_facts.h"
+#include "plan/score_form.h"
+#include "plan/tile_args.h"
+#include "plan/tile_plan.h"
+
+namespace treadle::plan {
+
+struct BackwardKernelArgs {
+  TileArgs tile;
+  const void* dout = nullptr;     // [value_dim][width]: dO^T
+  const void* lse2 = nullptr;     // [width]: lse in powers of two; inf where nothing was seen
+  const void* delta = nullptr;    // [width]: rowsum(dO * O) - dlse
+  void* probabilities = nullptr;  // [count][width]: P
+  void* dscores = nullptr;        // [count][width]: dS, not yet scaled
+  void* dq = nullptr;             // [dim][width], added to; not yet scaled
+  const std::int64_t* derivative_captures = nullptr;
+  // Contributions to the gradients of captures: for each of them [count][width] values, and their
+  // offsets: elements from the beginning of the gradient, whose strides `gradient_strides` has,
+  // contribution after contribution. Offsets are [count][width], too; of a separable contribution
+  // only those of the first key, [width], followed by those of the first query, [count].
+  void* contribution_values = nullptr;
+  std::int64_t* contribution_offsets = nullptr;
+  std::int64_t contribution_stride = 0;  // elements between contributions in both
+  const std::int64_t* gradient_strides = nullptr;
+};
+
+struct BackwardKernelSpec {
+  using Args = BackwardKernelArgs;
+
+  TilePlan plan;
+  ScoreForm score;
+  ModFacts score_facts;
+  // Output 0 of its graph is the gradient of the score, from score and grad; the contributions
+  // name the others.
+  ir::Joint derivative;
+  ModFacts derivative_facts;
+  bool masked = false;
+  ir::Graph mask;
+  ModFacts mask_facts;
+
+  // Whether the derivative is evaluated; else the gradient of a score goes through as it is.
+  [[nodiscard]] bool derives() const {
+    return score.kind == ScoreForm::Kind::general || !derivative.contributions.empty();
+  }
+  bool operator==(const BackwardKernelSpec&) const = default;
+};
+
+base::Hash key(const BackwardKernelSpec& spec);
+
+}  // namespace treadle::plan

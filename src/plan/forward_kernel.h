@@ -1,0 +1,45 @@
+// The forward kernel: one tile of queries against one block of keys.
+//
+//   scores -> score mod -> mask -> running maximum -> powers of two -> weighted sum of values
+//
+// A tile's state is m, l and O, the last two relative to 2^ceil(m); calls for the blocks of a
+// chunk, in ascending order of keys, go on from where the last one stopped. Nothing here knows
+// layouts, strides, types of tensors or threads: that is run's.
+#pragma once
+
+#include "base/hash.h"
+#include "ir/graph.h"
+#include "plan/mod_facts.h"
+#include "plan/score_form.h"
+#include "plan/tile_args.h"
+#include "plan/tile_plan.h"
+
+namespace treadle::plan {
+
+struct ForwardKernelArgs {
+  TileArgs tile;
+  void* scores = nullptr;   // [key_block][width], scratch
+  void* sums = nullptr;     // [value_dim][width]: O, not yet divided by l
+  void* maximum = nullptr;  // [width]: m, in powers of two; -inf at first
+  void* weight = nullptr;   // [width]: l; 0 at first
+};
+
+struct ForwardKernelSpec {
+  using Args = ForwardKernelArgs;
+
+  TilePlan plan;
+  ScoreForm score;
+  ModFacts score_facts;
+  bool masked = false;  // else every query sees every key of the block
+  ir::Graph mask;
+  ModFacts mask_facts;
+  // NaN and infinities go exactly where the reference has them: slower, for tiles that turned out
+  // to hold some.
+  bool exact_nonfinite = false;
+
+  bool operator==(const ForwardKernelSpec&) const = default;
+};
+
+base::Hash key(const ForwardKernelSpec& spec);
+
+}  // namespace treadle::plan

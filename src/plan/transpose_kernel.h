@@ -1,0 +1,34 @@
+// Rows of queries transposed to lanes, and lanes back to rows.
+//
+//   rows  [width][row]     the elements of a query are contiguous; rows are `row` elements apart
+//   lanes [length][width]  the queries of an element are
+#pragma once
+
+#include <cstdint>
+
+#include "base/hash.h"
+#include "plan/target.h"
+
+namespace treadle::plan {
+
+struct TransposeArgs {
+  const void* source = nullptr;
+  void* target = nullptr;
+  const void* factors = nullptr;  // [width]: what each query's elements are multiplied with
+};
+
+struct TransposeSpec {
+  using Args = TransposeArgs;
+
+  Target target;
+  DType compute = DType::f32;
+  std::int64_t width = 0;  // whole vectors
+  std::int64_t length = 0, row = 0;
+  bool to_rows = false;  // else to lanes
+
+  bool operator==(const TransposeSpec&) const = default;
+};
+
+base::Hash key(const TransposeSpec& spec);
+
+}  // namespace treadle::plan
