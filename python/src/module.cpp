@@ -5,7 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "api/process.h"
+#include "backend/cpu/process.h"
 #include "array.h"
 #include "function.h"
 #include "plan/target.h"
@@ -155,7 +155,7 @@ NB_MODULE(_core, m) {
   bind_masks(m);
   m.def("stay_serial", &stay_serial);
   m.def("kernels_made", [] {
-    const jit::EngineStatistics seen = api::process().engine.statistics();
+    const jit::EngineStatistics seen = backend::cpu::process().engine.statistics();
     return seen.compiled + seen.disk_hits;
   });
   m.def("target", [] { return plan::host_target().name; });

@@ -1,95 +1,182 @@
-// A call, end to end: check what was given, bind captures, run the backend, hand over the results.
-// Nothing of the caller's is written before everything has succeeded.
+// Calls: check what was given, bind captures, and hand the request to the backend. The stages after
+// that are in backend/cpu/call.cpp. Nothing of the caller's is written before all has succeeded.
 #include "treadle/attention.h"
 
 #include <algorithm>
-#include <sstream>
+#include <array>
 
 #include "api/call.h"
 #include "api/check.h"
+#include "api/compiled.h"
 #include "base/error.h"
-#include "ir/print.h"
-#include "reference/attention.h"
 
 namespace treadle {
 namespace {
 
-// Each line on its own, by two columns to the right.
-std::string indented(const std::string& text) {
-  std::istringstream lines(text);
-  std::string result;
-  for (std::string line; std::getline(lines, line);) result += "  " + line + "\n";
-  return result;
+using api::TensorShape;
+using backend::Sizes;
+using Shape3 = std::array<std::int64_t, 3>;
+using Shape4 = std::array<std::int64_t, 4>;
+
+Shape4 out_shape(const Sizes& s) { return {s.batch, s.heads, s.queries.count(), s.value_dim}; }
+Shape3 row_shape(const Sizes& s) { return {s.batch, s.heads, s.queries.count()}; }
+
+Sizes check_common(std::string_view name, const Attention::Compiled& compiled, const Inputs& inputs,
+                   const Call& call) {
+  const Sizes sizes = api::check_inputs(name, inputs.q, inputs.k, inputs.v);
+  api::check_layout(name, compiled.program.mask, sizes, call.layout);
+  return sizes;
+}
+
+// All has been checked but the captures.
+void run_forward(std::string_view name, const Attention::Compiled& compiled, const Sizes& sizes,
+                 const ForwardViews& results, const Inputs& inputs, const Call& call) {
+  const std::vector<const Capture*> bound = api::bind(name, compiled.captures, call.captures);
+  const backend::Bindings bindings = api::bindings_of(compiled.program, bound);
+  const backend::Request request{name,
+                                 sizes,
+                                 inputs,
+                                 api::scale_of(compiled, sizes.dim),
+                                 bindings,
+                                 call.layout,
+                                 api::executor_of(call)};
+  compiled.backend->forward({request, results});
+}
+
+// What a backward call is given but for its results.
+struct BackwardGiven {
+  const Inputs& inputs;
+  const Saved& saved;
+  const ConstView& dout;
+  const std::optional<ConstView>& dlse;
+  const Call& call;
+};
+
+Sizes check_backward(const Attention::Compiled& compiled, const BackwardGiven& given) {
+  const Sizes sizes = check_common("backward", compiled, given.inputs, given.call);
+  const Shape4 out = out_shape(sizes);
+  const Shape3 rows = row_shape(sizes);
+  const DType type = given.inputs.q.dtype();
+  if (compiled.save == Save::lse) {
+    api::check_tensor("backward", "out", given.saved.out, {type, out});
+    if (given.saved.lse.shape() == Dims{0})
+      base::fail("backward: saved.lse is empty; forward returns it when Call::lse is set");
+    api::check_tensor("backward", "lse", given.saved.lse, {sizes.compute, rows});
+  }
+  api::check_tensor("backward", "dout", given.dout, {type, out});
+  if (given.dlse) api::check_tensor("backward", "dlse", *given.dlse, {sizes.compute, rows});
+  return sizes;
+}
+
+// Views for exactly the gradients that were asked for when compiled.
+void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,
+                    const std::vector<const Capture*>& bound) {
+  for (const CaptureView& given : views) {
+    if (std::ranges::find(compiled.gradients, given.name) == compiled.gradients.end()) {
+      base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for",
+                 given.name);
+    }
+    if (std::ranges::count(views, given.name, &CaptureView::name) > 1)
+      base::fail("backward: two views for the gradient of \"{}\" are given", given.name);
+  }
+  for (const std::string& name : compiled.gradients) {
+    const auto found = std::ranges::find(views, name, &CaptureView::name);
+    if (found == views.end())
+      base::fail("backward: no view for the gradient of \"{}\" is given", name);
+    const auto capture = std::ranges::find(bound, name, &Capture::name);
+    api::check_result("backward", "the gradient of \"" + name + "\"", found->gradient,
+                      (*capture)->view());
+  }
+}
+
+void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
+                  const BackwardViews& results, const BackwardGiven& given,
+                  const std::vector<const Capture*>& bound) {
+  Tensor out, lse;
+  Saved recomputed;
+  const bool recompute = compiled.save == Save::nothing;
+  if (recompute) {
+    const Shape4 shape = out_shape(sizes);
+    const Shape3 rows = row_shape(sizes);
+    out = Tensor(given.inputs.q.dtype(), {shape.begin(), shape.end()});
+    lse = Tensor(sizes.compute, {rows.begin(), rows.end()});
+    run_forward("backward", compiled, sizes, {out.view(), lse.view(), std::nullopt}, given.inputs,
+                given.call);
+    recomputed = {out, lse};
+  }
+  const backend::Bindings bindings = api::bindings_of(compiled.program, bound);
+  const backend::Request request{"backward",
+                                 sizes,
+                                 given.inputs,
+                                 api::scale_of(compiled, sizes.dim),
+                                 bindings,
+                                 given.call.layout,
+                                 api::executor_of(given.call)};
+  compiled.backend->backward(
+      {request, recompute ? recomputed : given.saved, given.dout, given.dlse, results});
 }
 
 }  // namespace
 
 Forward Attention::forward(const Inputs& inputs, const Call& call) const {
-  const Shapes shapes = api::shapes_of(*compiled_, "forward", inputs);
-  Forward result{Tensor(shapes.out.dtype, shapes.out.shape), Tensor(), Tensor()};
+  const Sizes sizes = check_common("forward", *compiled_, inputs, call);
+  const Shape4 shape = out_shape(sizes);
+  const Shape3 rows = row_shape(sizes);
+  Forward result{Tensor(inputs.q.dtype(), {shape.begin(), shape.end()}), Tensor(), Tensor()};
   ForwardViews views{result.out.view(), std::nullopt, std::nullopt};
   if (call.lse) {
-    result.lse = Tensor(shapes.lse.dtype, shapes.lse.shape);
+    result.lse = Tensor(sizes.compute, {rows.begin(), rows.end()});
     views.lse = result.lse;
   }
   if (call.max) {
-    result.max = Tensor(shapes.max.dtype, shapes.max.shape);
+    result.max = Tensor(sizes.compute, {rows.begin(), rows.end()});
     views.max = result.max;
   }
-  api::run_forward(*compiled_, "forward", views, inputs, call);
+  run_forward("forward", *compiled_, sizes, views, inputs, call);
   return result;
 }
 
 void Attention::forward_into(const ForwardViews& results, const Inputs& inputs,
                              const Call& call) const {
-  const Shapes shapes = api::shapes_of(*compiled_, "forward", inputs);
-  api::check_result("forward", "out", results.out, shapes.out);
-  if (results.lse) api::check_result("forward", "lse", *results.lse, shapes.lse);
-  if (results.max) api::check_result("forward", "max", *results.max, shapes.max);
-  api::run_forward(*compiled_, "forward", results, inputs, call);
+  const Sizes sizes = check_common("forward", *compiled_, inputs, call);
+  const Shape4 shape = out_shape(sizes);
+  const Shape3 rows = row_shape(sizes);
+  api::check_result("forward", "out", results.out, {inputs.q.dtype(), shape});
+  if (results.lse) api::check_result("forward", "lse", *results.lse, {sizes.compute, rows});
+  if (results.max) api::check_result("forward", "max", *results.max, {sizes.compute, rows});
+  run_forward("forward", *compiled_, sizes, results, inputs, call);
 }
 
-Layout Attention::layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
-                         const Call& call) const {
-  const api::Extents e = api::check_inputs("layout", q, k, v);
-  if (compiled_->backend != Backend::cpu)
-    base::fail("layout: the reference has no use for a layout; Backend::cpu has");
-  const std::vector<Capture> bound = api::bind("layout", compiled_->captures, call.captures);
-  return compiled_->cpu->make_layout({e.batch, e.heads, e.queries, e.keys},
-                                     reference::compute_type(q.dtype, k.dtype, v.dtype),
-                                     api::bindings_of(*compiled_, bound), *api::executor_of(call));
-}
-
-Layout Attention::layout(const Inputs& inputs, const Call& call) const {
-  return layout(api::spec_of(inputs.q), api::spec_of(inputs.k), api::spec_of(inputs.v), call);
-}
-
-std::int64_t Shapes::saved_bytes(Save save) const {
-  if (save == Save::nothing) return 0;
-  const auto bytes = [](const TensorSpec& spec) {
-    return count_of(spec.shape) * static_cast<std::int64_t>(size_of(spec.dtype));
-  };
-  return bytes(out) + bytes(lse);
-}
-
-Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
-  return api::shapes_of(*compiled_, "shapes", q, k, v);
-}
-
-std::vector<CaptureInfo> Attention::captures() const {
-  std::vector<CaptureInfo> infos;
-  for (const Capture& capture : compiled_->captures) {
-    const bool gradient =
-        std::ranges::find(compiled_->gradients, capture.name()) != compiled_->gradients.end();
-    infos.push_back({capture.name(), capture.view().dtype(), capture.view().rank(), gradient});
+Backward Attention::backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
+                             const std::optional<ConstView>& dlse, const Call& call) const {
+  const BackwardGiven given{inputs, saved, dout, dlse, call};
+  const Sizes sizes = check_backward(*compiled_, given);
+  const std::vector<const Capture*> bound =
+      api::bind("backward", compiled_->captures, call.captures);
+  const auto like = [](const ConstView& view) { return Tensor(view.dtype(), view.shape()); };
+  Backward result{like(inputs.q), like(inputs.k), like(inputs.v), {}};
+  BackwardViews views{result.dq, result.dk, result.dv, {}};
+  for (const std::string& name : compiled_->gradients) {
+    const Capture& capture = **std::ranges::find(bound, name, &Capture::name);
+    result.captures.push_back({name, like(capture.view())});
+    views.captures.push_back({name, result.captures.back().gradient});
   }
-  return infos;
+  run_backward(*compiled_, sizes, views, given, bound);
+  return result;
 }
 
-std::string Attention::describe() const {
-  return fmt::format(
-      "score mod:\n{}mask:\n{}derivative:\n{}", indented(ir::to_text(compiled_->score_mod)),
-      indented(ir::to_text(compiled_->mask)), indented(ir::to_text(compiled_->joint)));
+void Attention::backward_into(const BackwardViews& results, const Inputs& inputs,
+                              const Saved& saved, const ConstView& dout,
+                              const std::optional<ConstView>& dlse, const Call& call) const {
+  const BackwardGiven given{inputs, saved, dout, dlse, call};
+  const Sizes sizes = check_backward(*compiled_, given);
+  api::check_result("backward", "dq", results.dq, inputs.q);
+  api::check_result("backward", "dk", results.dk, inputs.k);
+  api::check_result("backward", "dv", results.dv, inputs.v);
+  const std::vector<const Capture*> bound =
+      api::bind("backward", compiled_->captures, call.captures);
+  check_captures(*compiled_, results.captures, bound);
+  run_backward(*compiled_, sizes, results, given, bound);
 }
 
 }  // namespace treadle

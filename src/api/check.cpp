@@ -1,10 +1,12 @@
-// In: what a caller gave; out: extents and bindings that later stages need not doubt.
+// In: what a caller gave. Out: sizes and bindings that later stages need not doubt.
 #include "api/check.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "backend/held_layout.h"
 #include "base/error.h"
+#include "reference/attention.h"
 
 namespace treadle::api {
 namespace {
@@ -13,23 +15,27 @@ using base::fail;
 
 constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();
 
-void check_one(std::string_view call, std::string_view name, const TensorSpec& spec) {
+std::string text_of(std::span<const std::int64_t> shape) {
+  return to_string(Dims(shape.begin(), shape.end()));
+}
+
+void check_one(std::string_view call, std::string_view name, const TensorShape& spec) {
   if (spec.shape.size() != 4) {
     fail("{}: {} has shape {}; it must be [batch, heads, length, dim]", call, name,
-         to_string(spec.shape));
+         text_of(spec.shape));
   }
   if (!is_float(spec.dtype)) {
     fail("{}: {} holds {}; it must hold f64, f32, bf16 or f16", call, name, name_of(spec.dtype));
   }
   for (const std::int64_t length : spec.shape) {
     if (length < 0 || length > longest) {
-      fail("{}: {} has shape {}; lengths are between 0 and {}", call, name, to_string(spec.shape),
+      fail("{}: {} has shape {}; lengths are between 0 and {}", call, name, text_of(spec.shape),
            longest);
     }
   }
   if (spec.shape[3] == 0)
     fail("{}: {} has shape {}; its last length, dim, must be at least 1", call, name,
-         to_string(spec.shape));
+         text_of(spec.shape));
 }
 
 // Sufficient and, for the views people make, necessary: walking from the smallest stride up, each
@@ -51,21 +57,20 @@ bool elements_share_memory(const View& view) {
 
 }  // namespace
 
-TensorSpec spec_of(const ConstView& view) { return {view.dtype(), view.shape()}; }
-
-Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpec& k,
-                     const TensorSpec& v) {
+backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const TensorShape& k,
+                            const TensorShape& v) {
   check_one(call, "q", q);
   check_one(call, "k", k);
   check_one(call, "v", v);
-  const Extents e{.batch = q.shape[0],
-                  .heads = q.shape[1],
-                  .key_batch = k.shape[0],
-                  .key_heads = k.shape[1],
-                  .queries = q.shape[2],
-                  .keys = k.shape[2],
-                  .dim = q.shape[3],
-                  .value_dim = v.shape[3]};
+  const backend::Sizes e{.batch = q.shape[0],
+                         .heads = q.shape[1],
+                         .key_batch = k.shape[0],
+                         .key_heads = k.shape[1],
+                         .queries = q.shape[2],
+                         .keys = k.shape[2],
+                         .dim = q.shape[3],
+                         .value_dim = v.shape[3],
+                         .compute = reference::compute_type(q.dtype, k.dtype, v.dtype)};
   if (k.shape[3] != e.dim)
     fail("{}: queries have dim {}, keys {}; they must be equal", call, e.dim, k.shape[3]);
   if (v.shape[0] != e.key_batch) {
@@ -73,8 +78,8 @@ Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpe
   }
   if (v.shape[1] != e.key_heads)
     fail("{}: keys have {} heads, values {}; they must be equal", call, e.key_heads, v.shape[1]);
-  if (v.shape[2] != e.keys)
-    fail("{}: there are {} keys and {} values; they must be equal", call, e.keys, v.shape[2]);
+  if (v.shape[2] != k.shape[2])
+    fail("{}: there are {} keys and {} values; they must be equal", call, k.shape[2], v.shape[2]);
   if (e.key_batch != e.batch && e.key_batch != 1) {
     fail("{}: queries have batch {}, keys {}; they must be equal, or 1 for the keys", call, e.batch,
          e.key_batch);
@@ -87,20 +92,20 @@ Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpe
   return e;
 }
 
-void check_tensor(std::string_view call, std::string_view name, const ConstView& view,
-                  const TensorSpec& wanted) {
-  if (view.dtype() != wanted.dtype) {
-    fail("{}: {} holds {}; it must hold {}", call, name, name_of(view.dtype()),
+void check_tensor(std::string_view call, std::string_view name, const TensorShape& given,
+                  const TensorShape& wanted) {
+  if (given.dtype != wanted.dtype) {
+    fail("{}: {} holds {}; it must hold {}", call, name, name_of(given.dtype),
          name_of(wanted.dtype));
   }
-  if (view.shape() != wanted.shape) {
-    fail("{}: {} has shape {}; it must be {}", call, name, to_string(view.shape()),
-         to_string(wanted.shape));
+  if (!std::ranges::equal(given.shape, wanted.shape)) {
+    fail("{}: {} has shape {}; it must be {}", call, name, text_of(given.shape),
+         text_of(wanted.shape));
   }
 }
 
 void check_result(std::string_view call, std::string_view name, const View& view,
-                  const TensorSpec& wanted) {
+                  const TensorShape& wanted) {
   check_tensor(call, name, view, wanted);
   if (elements_share_memory(view)) {
     fail("{}: {} has shape {} and strides {}; elements of a result must not share memory", call,
@@ -108,31 +113,48 @@ void check_result(std::string_view call, std::string_view name, const View& view
   }
 }
 
-std::vector<Capture> bind(std::string_view call, const std::vector<Capture>& compiled,
-                          const std::vector<Capture>& given) {
-  std::vector<Capture> bound = compiled;
+void check_layout(std::string_view call, const ir::Graph& mask, const backend::Sizes& sizes,
+                  const Layout& layout) {
+  if (layout.empty()) return;
+  const layout::Extent& made = layout.held()->layout.extent();
+  const layout::Extent wanted{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  if (made != wanted) {
+    fail(
+        "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch "
+        "{}, {} heads, {} queries and {} keys; they must be equal",
+        call, made.batch, made.heads, made.queries.count(), made.keys.count(), wanted.batch,
+        wanted.heads, wanted.queries.count(), wanted.keys.count());
+  }
+  if (layout.held()->mask != mask.hash())
+    fail("{}: the layout was made for another mask; Attention::layout makes the one it needs",
+         call);
+}
+
+std::vector<const Capture*> bind(std::string_view call, const std::vector<Capture>& compiled,
+                                 const std::vector<Capture>& given) {
+  std::vector<const Capture*> bound;
+  for (const Capture& capture : compiled) bound.push_back(&capture);
   std::vector<bool> set(bound.size());
   for (const Capture& capture : given) {
-    const auto known = std::ranges::find(bound, capture.name(), &Capture::name);
-    if (known == bound.end()) {
+    const auto known = std::ranges::find(compiled, capture.name(), &Capture::name);
+    if (known == compiled.end()) {
       std::string names;
       for (const Capture& c : compiled) names += (names.empty() ? "" : ", ") + c.name();
       fail("{}: no capture is called \"{}\"; there {}", call, capture.name(),
            names.empty() ? "are none" : "are " + names);
     }
-    const auto at = static_cast<std::size_t>(known - bound.begin());
+    const auto at = static_cast<std::size_t>(known - compiled.begin());
     if (set[at]) fail("{}: capture \"{}\" is bound twice", call, capture.name());
     set[at] = true;
     if (capture.view().dtype() != known->view().dtype() ||
         capture.view().rank() != known->view().rank()) {
       fail(
           "{}: capture \"{}\" was compiled as {} of rank {}, the call binds {} of shape {}; a new "
-          "length needs no new "
-          "compile, a new type or rank does",
+          "length needs no new compile, a new type or rank does",
           call, capture.name(), name_of(known->view().dtype()), known->view().rank(),
           name_of(capture.view().dtype()), to_string(capture.view().shape()));
     }
-    *known = capture;
+    bound[at] = &capture;
   }
   return bound;
 }

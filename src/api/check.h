@@ -1,34 +1,45 @@
 // What a call may be given. Every function throws treadle::Error: the call, the numbers, the rule.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "backend/backend.h"
 #include "treadle/attention.h"
 
 namespace treadle::api {
 
-struct Extents {
-  std::int64_t batch = 0, heads = 0, key_batch = 0, key_heads = 0, queries = 0, keys = 0, dim = 0,
-               value_dim = 0;
+// Type and shape of a tensor that somebody else holds.
+struct TensorShape {
+  DType dtype = DType::f32;
+  std::span<const std::int64_t> shape;
+
+  TensorShape(DType type, std::span<const std::int64_t> dims) : dtype(type), shape(dims) {}
+  TensorShape(const TensorSpec& spec) : dtype(spec.dtype), shape(spec.shape) {}  // NOLINT
+  template <class Void>
+  TensorShape(const BasicView<Void>& view) : dtype(view.dtype()), shape(view.shape()) {}  // NOLINT
 };
 
 // Shapes, types and head counts of q, k and v.
-Extents check_inputs(std::string_view call, const TensorSpec& q, const TensorSpec& k,
-                     const TensorSpec& v);
+backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const TensorShape& k,
+                            const TensorShape& v);
 
-// A tensor of exactly this type and shape.
-void check_tensor(std::string_view call, std::string_view name, const ConstView& view,
-                  const TensorSpec& wanted);
+// Tensors that are read: of exactly this type and shape.
+void check_tensor(std::string_view call, std::string_view name, const TensorShape& given,
+                  const TensorShape& wanted);
 
 // The same for one that will be written: no two elements may share memory.
 void check_result(std::string_view call, std::string_view name, const View& view,
-                  const TensorSpec& wanted);
+                  const TensorShape& wanted);
 
-// The captures of a call: those given when compiled, replaced by name by those of the call.
-std::vector<Capture> bind(std::string_view call, const std::vector<Capture>& compiled,
-                          const std::vector<Capture>& given);
+// Throws if the layout is not one for such inputs and this mask.
+void check_layout(std::string_view call, const ir::Graph& mask, const backend::Sizes& sizes,
+                  const Layout& layout);
 
-TensorSpec spec_of(const ConstView& view);
+// The captures of a call, in the order of `compiled`: those given when compiled, replaced by name
+// by those of the call.
+std::vector<const Capture*> bind(std::string_view call, const std::vector<Capture>& compiled,
+                                 const std::vector<Capture>& given);
 
 }  // namespace treadle::api

@@ -1,14 +1,15 @@
-// The table of contents: one call per stage, in the order in which data goes through them.
+// compile(), stage by stage: the first table of contents. backend/cpu/call.cpp is the second.
 //
-//   your functions -trace-> Graph -simplify-> Graph -derive-> joint graph -plan-> Cpu -> Attention
+//   your functions -trace-> graphs -simplify-> graphs -derive-> joint graph -> a backend
 //
-// Kernels depend on types and head dims, which a call brings: api/cpu.cpp goes on from here.
-// Each stage is a free function in the folder of that name. TREADLE_DUMP=graph prints what each
-// made.
+// Kernels depend on types and head dims, which a call brings: they are compiled there. Each stage
+// is a free function in the folder of that name. TREADLE_DUMP=graph prints what each made.
 #include <algorithm>
 #include <cmath>
 
+#include "api/backends.h"
 #include "api/compiled.h"
+#include "api/stages.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "ir/print.h"
@@ -65,35 +66,39 @@ void show(std::string_view title, const auto& result) {
 
 }  // namespace
 
-Attention compile(const Options& options) {
+api::Stages api::stages_of(const Options& options) {
   check_scale(options);
-
+  Stages made;
   auto captures = std::make_shared<trace::CaptureTable>();
-  const ir::Graph traced_score = trace::trace(options.score_mod, captures);
-  const ir::Graph traced_mask = trace::trace(options.mask, captures);
-  check_gradients(options, traced_score, traced_mask);
-  show("score mod, traced", traced_score);
-  show("mask, traced", traced_mask);
+  made.traced_score = trace::trace(options.score_mod, captures);
+  made.traced_mask = trace::trace(options.mask, captures);
+  check_gradients(options, made.traced_score, made.traced_mask);
+  show("score mod, traced", made.traced_score);
+  show("mask, traced", made.traced_mask);
 
+  backend::Program& program = made.program;
+  program.score_mod = passes::simplify(made.traced_score);
+  program.mask = passes::simplify(made.traced_mask);
+  show("score mod, simplified", program.score_mod);
+  show("mask, simplified", program.mask);
+
+  program.derivative = passes::derive(
+      program.score_mod, still_read(options.gradients, made.traced_score, program.score_mod));
+  show("derivative", program.derivative);
+
+  made.captures = captures->captures();
+  return made;
+}
+
+Attention compile(const Options& options) {
+  api::Stages made = api::stages_of(options);
   auto compiled = std::make_shared<Attention::Compiled>();
-  compiled->score_mod = passes::simplify(traced_score);
-  compiled->mask = passes::simplify(traced_mask);
-  show("score mod, simplified", compiled->score_mod);
-  show("mask, simplified", compiled->mask);
-
-  compiled->joint = passes::derive(
-      compiled->score_mod, still_read(options.gradients, traced_score, compiled->score_mod));
-  show("derivative", compiled->joint);
-
-  compiled->captures = captures->captures();
+  compiled->backend = api::make_backend(made.program, options);
+  compiled->program = std::move(made.program);
+  compiled->captures = std::move(made.captures);
   compiled->gradients = options.gradients;
   compiled->scale = options.scale;
   compiled->save = options.save;
-  compiled->backend = options.backend;
-  if (options.backend == Backend::cpu) {
-    compiled->cpu = std::make_unique<api::Cpu>(compiled->score_mod, compiled->joint, compiled->mask,
-                                               options.target);
-  }
   return Attention(std::move(compiled));
 }
 

@@ -3,24 +3,21 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include "api/cpu.h"
-#include "ir/joint.h"
+#include "backend/backend.h"
 #include "treadle/attention.h"
 
 namespace treadle {
 
 struct Attention::Compiled {
-  ir::Graph score_mod;  // simplified; a float
-  ir::Graph mask;       // simplified; a bool
-  ir::Joint joint;      // derivative of the score mod by the score and the captures in `gradients`
+  backend::Program program;
   std::vector<Capture> captures;  // as given when compiled, each with its name
   std::vector<std::string> gradients;
   std::optional<double> scale;
   Save save = Save::lse;
-  Backend backend = Backend::reference;
-  std::unique_ptr<const api::Cpu> cpu;  // of Backend::cpu
+  std::unique_ptr<const backend::Backend> backend;
 };
 
 }  // namespace treadle

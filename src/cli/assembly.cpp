@@ -1,16 +1,16 @@
+// The kernels that an ordinary forward call would run, as assembly.
 #include "cli/assembly.h"
 
 #include <fmt/format.h>
 
-#include <memory>
-
+#include "api/stages.h"
+#include "backend/cpu/kernel_sets.h"
 #include "jit/engine.h"
-#include "passes/simplify.h"
-#include "trace/trace.h"
 
 namespace treadle::cli {
 namespace {
 
+// Reads stay inside, and queries come in their own order.
 plan::ModFacts ordinary(const ir::Graph& graph) {
   return {.narrow = true,
           .checked = false,
@@ -21,23 +21,22 @@ plan::ModFacts ordinary(const ir::Graph& graph) {
 }  // namespace
 
 std::string assembly_text(const Options& options, const AssemblyRequest& request) {
-  const plan::Target target =
-      request.target.empty() ? plan::host_target() : plan::find_target(request.target);
-  auto captures = std::make_shared<trace::CaptureTable>();
-  plan::ForwardKernelSpec spec;
-  spec.plan = plan::plan_tile(target, DType::f32, request.dim, request.dim, plan::most_vectors);
-  spec.score = plan::score_form(passes::simplify(trace::trace(options.score_mod, captures)));
-  spec.score_facts = ordinary(spec.score.graph);
-  const ir::Graph mask = passes::simplify(trace::trace(options.mask, captures));
-
-  std::string text = fmt::format("# {}\n# {}\n\n# where every pair is visible\n", to_text(target),
-                                 to_text(spec.plan));
-  text += jit::assembly_of(plan::KernelSpec(spec));
-  if (mask[mask.output()].op == ir::Op::constant) return text;
-  spec.masked = true;
-  spec.mask = mask;
-  spec.mask_facts = ordinary(mask);
-  return text + "\n# where the mask decides\n" + jit::assembly_of(plan::KernelSpec(spec));
+  const backend::Program program = api::stages_of(options).program;
+  const backend::cpu::Forms forms = backend::cpu::forms_of(program);
+  const backend::cpu::ForwardKind kind{
+      .target = request.target.empty() ? plan::host_target() : plan::find_target(request.target),
+      .dim = request.dim,
+      .value_dim = request.dim,
+      .score_facts = ordinary(forms.score.graph),
+      .mask_facts = ordinary(program.mask)};
+  const auto spec = [&](bool masked) {
+    return backend::cpu::forward_spec(program, forms, kind, {.masked = masked});
+  };
+  std::string text = fmt::format("# {}\n# {}\n\n# where every pair is visible\n",
+                                 to_text(kind.target), to_text(spec(false).plan));
+  text += jit::assembly_of(spec(false));
+  if (forms.sees_all || program.mask[program.mask.output()].op == ir::Op::constant) return text;
+  return text + "\n# where the mask decides\n" + jit::assembly_of(spec(true));
 }
 
 }  // namespace treadle::cli

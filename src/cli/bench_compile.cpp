@@ -5,13 +5,11 @@
 #include <filesystem>
 #include <memory>
 
+#include "api/stages.h"
+#include "backend/cpu/kernel_sets.h"
 #include "cli/bench_case.h"
 #include "cli/random_tensor.h"
-#include "ir/builder.h"
 #include "jit/engine.h"
-#include "passes/derive.h"
-#include "passes/simplify.h"
-#include "run/backward_kernels.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
 
@@ -32,23 +30,43 @@ struct Folder {
   }
 };
 
-run::ForwardSpec causal_spec(std::int64_t dim) {
-  ir::Builder make;
-  const auto q = make.input(ir::Input::q), kv = make.input(ir::Input::kv);
-  run::ForwardSpec spec{.target = plan::host_target(), .dim = dim, .value_dim = dim};
-  spec.mask = make.finish({make(ir::Op::ge, q, kv)});
-  spec.mask_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {}};
-  return spec;
-}
+// A causal call whose score mod, if any, reads a table by distance.
+struct Causal {
+  backend::Program program;
+  backend::cpu::Forms forms;
+  backend::cpu::ForwardKind kind;
+
+  Causal(std::int64_t dim, bool biased) {
+    static const Tensor table(DType::f32, {1});
+    Options options;
+    options.mask = mods::causal();
+    if (biased) {
+      options.score_mod = [t = Capture("table", table)](Score s, Index, Index, Index q, Index kv) {
+        return s + t(q - kv);
+      };
+      options.gradients = {"table"};
+    }
+    program = api::stages_of(options).program;
+    forms = backend::cpu::forms_of(program);
+    const plan::ModFacts facts{.narrow = true, .checked = false, .consecutive = true};
+    kind = {.target = plan::host_target(),
+            .dim = dim,
+            .value_dim = dim,
+            .score_facts = facts,
+            .mask_facts = facts};
+    kind.score_facts.unit_stride.assign(forms.score.graph.slots().size(), true);
+  }
+};
 
 Measured compile_time(std::int64_t dim, bool masked, const std::string& folder) {
   Measured measured{.key_heads = 1};
   measured.dim = measured.value_dim = dim;
   measured.dtype = "f32";
-  const run::ForwardSpec spec = causal_spec(dim);
+  const Causal causal(dim, false);
   const auto once = [&] {
     jit::Engine engine({.cache_folder = folder});
-    run::ForwardKernels(engine, spec).block(plan::most_vectors, masked, false);
+    engine.get(
+        backend::cpu::forward_spec(causal.program, causal.forms, causal.kind, {.masked = masked}));
   };
   if (!folder.empty()) once();
   measured.ms = best_ms(once);
@@ -60,24 +78,18 @@ Measured backward_compile_time(std::int64_t dim) {
   Measured measured{.key_heads = 1};
   measured.dim = measured.value_dim = dim;
   measured.dtype = "f32";
-  ir::Builder make;
-  const auto distance = make(ir::Op::sub, make.input(ir::Input::q), make.input(ir::Input::kv));
-  const auto biased = make(ir::Op::add, make.input(ir::Input::score),
-                           make.load({"table", DType::f32, 1}, {distance}));
-  run::ForwardSpec spec = causal_spec(dim);
-  const ir::Graph score_mod = passes::simplify(make.finish({biased}));
-  spec.score = plan::score_form(score_mod);
-  spec.score_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {true}};
-  const ir::Joint derivative = passes::derive(score_mod, {"table"});
+  const Causal causal(dim, true);
   measured.ms = best_ms([&] {
     jit::Engine engine({});
-    run::BackwardKernels kernels(engine, std::make_shared<run::ForwardKernels>(engine, spec),
-                                 derivative, spec.score_facts, plan::most_vectors);
-    kernels.slopes(true);
-    kernels.reduce_k();
-    kernels.reduce_v();
+    backend::cpu::KernelSets sets(engine, causal.program, causal.forms);
+    const auto kernels = sets.backward({.forward = causal.kind,
+                                        .derivative_facts = causal.kind.score_facts,
+                                        .vectors = plan::most_vectors});
+    kernels->masked.prepare();
+    kernels->sum_dk.prepare();
+    kernels->sum_dv.prepare();
   });
-  measured.note = "scores and slopes, dK, dV";
+  measured.note = "P, dS and dQ; dK; dV";
   return measured;
 }
 

@@ -1,21 +1,17 @@
-// treadle explain: mods as text in, what each stage makes of them out. Read stages_of first: it is
-// src/api/compile.cpp once more, keeping what comes out of every stage.
+// treadle explain: mods as text in, what each stage of compile() makes of them out.
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "api/stages.h"
 #include "base/hash.h"
 #include "cli/assembly.h"
 #include "cli/capture_option.h"
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "ir/print.h"
-#include "passes/derive.h"
-#include "passes/simplify.h"
-#include "trace/trace.h"
 #include "treadle/attention.h"
 
 namespace treadle::cli {
@@ -27,44 +23,32 @@ struct Stage {
   base::Hash hash;
 };
 
-// --- stages
-// ---------------------------------------------------------------------------------------
-
 struct Explained {
   std::vector<Stage> stages;
-  ir::Graph score_mod, mask;
+  api::Stages made;
 };
 
-Explained stages_of(const Options& options) {
-  compile(options);  // checks everything that a call would, and heeds TREADLE_DUMP
-
-  Explained done;
+Explained explained(const Options& options) {
+  Explained done{.stages = {}, .made = api::stages_of(options)};
   const auto show = [&](std::string name, const ir::Graph& graph) {
     done.stages.push_back({std::move(name), ir::to_text(graph), graph.hash()});
   };
-  auto table = std::make_shared<trace::CaptureTable>();
-  done.score_mod = trace::trace(options.score_mod, table);
-  show("score mod, traced", done.score_mod);
-  const ir::Graph simple_score = passes::simplify(done.score_mod);
-  show("score mod, simplified", simple_score);
-  done.mask = trace::trace(options.mask, table);
-  show("mask, traced", done.mask);
-  show("mask, simplified", passes::simplify(done.mask));
-  const ir::Joint joint = passes::derive(simple_score, options.gradients);
-  done.stages.push_back({"derivative", ir::to_text(joint), joint.graph.hash()});
+  show("score mod, traced", done.made.traced_score);
+  show("score mod, simplified", done.made.program.score_mod);
+  show("mask, traced", done.made.traced_mask);
+  show("mask, simplified", done.made.program.mask);
+  const ir::Joint& derivative = done.made.program.derivative;
+  done.stages.push_back({"derivative", ir::to_text(derivative), derivative.graph.hash()});
   for (Stage& stage : done.stages) stage.text.erase(stage.text.find_last_not_of('\n') + 1);
   return done;
 }
 
 std::string readers_of(const std::string& name, const Explained& explained) {
-  const bool score_mod = explained.score_mod.find_slot(name) != nullptr;
-  const bool mask = explained.mask.find_slot(name) != nullptr;
+  const bool score_mod = explained.made.traced_score.find_slot(name) != nullptr;
+  const bool mask = explained.made.traced_mask.find_slot(name) != nullptr;
   if (score_mod && mask) return "score mod, mask";
   return score_mod ? "score mod" : mask ? "mask" : "nobody";
 }
-
-// --- printing
-// -------------------------------------------------------------------------------------
 
 void print_json(const Explained& explained, const std::vector<Capture>& captures) {
   Table table({"stage", "text", "hash"});
@@ -121,11 +105,11 @@ void explain(const ExplainRequest& request) {
     fmt::print("{}", assembly_text(options, request.assembly));
     return;
   }
-  const Explained explained = stages_of(options);
+  const Explained done = explained(options);
   if (request.json) {
-    print_json(explained, captures);
+    print_json(done, captures);
   } else {
-    print_text(explained, captures, request.gradients);
+    print_text(done, captures, request.gradients);
   }
 }
 

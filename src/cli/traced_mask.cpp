@@ -1,23 +1,18 @@
-// Traces, simplifies, and puts the captures in the order of the graph's slots.
+// A mask through the stages of compile().
 #include "cli/traced_mask.h"
 
-#include <algorithm>
-#include <memory>
-
-#include "passes/simplify.h"
-#include "trace/trace.h"
+#include "api/stages.h"
 
 namespace treadle::cli {
 
 TracedMask traced(const MaskMod& mask) {
-  const auto table = std::make_shared<trace::CaptureTable>();
+  Options options;
+  options.mask = mask;
+  api::Stages made = api::stages_of(options);
   TracedMask result;
-  result.mask.graph = passes::simplify(trace::trace(mask, table));
-  result.captures = table->captures();
-  for (const ir::Slot& slot : result.mask.graph.slots()) {
-    result.mask.memory.push_back(
-        std::ranges::find(result.captures, slot.name, &Capture::name)->view());
-  }
+  result.mask.graph = std::move(made.program.mask);
+  result.captures = std::move(made.captures);
+  result.mask.memory = api::memory_of(result.mask.graph.slots(), result.captures);
   return result;
 }
 

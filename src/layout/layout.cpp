@@ -53,6 +53,8 @@ Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
     runs_.insert(runs_.end(), list.begin(), list.end());
     offsets_.push_back(static_cast<std::uint32_t>(runs_.size()));
   }
+  has_full_ = std::ranges::any_of(runs_, &Run::full);
+  has_partial_ = !std::ranges::all_of(runs_, &Run::full);
 }
 
 std::span<const Run> Layout::runs(std::int64_t b, std::int64_t h, std::int64_t tile) const {

@@ -66,6 +66,10 @@ class Layout {
   [[nodiscard]] std::int64_t run_count() const { return static_cast<std::int64_t>(runs_.size()); }
   [[nodiscard]] std::int64_t bytes() const;
 
+  // Whether there are runs of either kind.
+  [[nodiscard]] bool has_full() const { return has_full_; }
+  [[nodiscard]] bool has_partial() const { return has_partial_; }
+
   // Pairs inside runs, over all batches and heads.
   [[nodiscard]] std::int64_t run_pairs() const;
   [[nodiscard]] std::int64_t all_pairs() const;
@@ -76,6 +80,7 @@ class Layout {
   Extent extent_;
   Tiles tiles_;
   bool per_batch_ = false, per_head_ = false;
+  bool has_full_ = false, has_partial_ = false;
   std::vector<std::uint32_t> offsets_;  // where each list begins in runs_; one more at the end
   std::vector<Run> runs_;
 };

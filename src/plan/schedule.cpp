@@ -1,3 +1,4 @@
+// Tiles in groups, groups in tasks, long tasks cut at chunk borders.
 #include "plan/schedule.h"
 
 #include <algorithm>
@@ -10,17 +11,17 @@ namespace {
 // Pieces per thread that even out what costs do not tell.
 constexpr double pieces_per_thread = 4;
 
-struct Tile {
+struct TileCost {
   double cost = 0;
   std::int64_t begin = 0, end = 0;  // keys
 };
 
 // By batch, head and tile as the layout stores them: one head for all if it does not tell them
 // apart.
-std::vector<Tile> measure(const layout::Layout& layout) {
+std::vector<TileCost> measure(const layout::Layout& layout) {
   const std::int64_t batches = layout.per_batch() ? layout.extent().batch : 1;
   const std::int64_t heads = layout.per_head() ? layout.extent().heads : 1;
-  std::vector<Tile> tiles;
+  std::vector<TileCost> tiles;
   tiles.reserve(static_cast<std::size_t>(batches * heads * layout.tiles().count()));
   for (std::int64_t b = 0; b < batches; ++b) {
     for (std::int64_t h = 0; h < heads; ++h) {
@@ -28,7 +29,7 @@ std::vector<Tile> measure(const layout::Layout& layout) {
         const auto runs = layout.runs(b, h, t);
         std::int64_t keys = 0;
         for (const layout::Run& run : runs) keys += run.length();
-        Tile tile;
+        TileCost tile;
         if (!runs.empty()) tile = {0, runs.front().begin(), runs.back().end()};
         // Reading queries and writing results is worth a few keys.
         tile.cost = static_cast<double>(keys + 8);
@@ -61,10 +62,11 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
   const layout::Extent& extent = layout.extent();
   const std::int64_t tile_count = layout.tiles().count();
   Schedule result;
+  result.chunk = options.chunk;
   if (options.key_heads == 0) return result;
-  const std::vector<Tile> tiles = measure(layout);
+  const std::vector<TileCost> tiles = measure(layout);
   const std::int64_t group = extent.heads / options.key_heads;
-  const auto tile_of = [&](std::int64_t b, std::int64_t head, std::int64_t t) -> const Tile& {
+  const auto tile_of = [&](std::int64_t b, std::int64_t head, std::int64_t t) -> const TileCost& {
     const std::int64_t heads = layout.per_head() ? extent.heads : 1;
     const std::int64_t at =
         ((layout.per_batch() ? b : 0) * heads + (layout.per_head() ? head : 0)) * tile_count + t;
@@ -83,7 +85,7 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
         for (std::int64_t e = first; e < first + task.count; ++e) {
           const Entry entry =
               entry_of(layout, options.key_heads, options.most_queries, key_head, e);
-          const Tile& tile = tile_of(b, entry.head, entry.tile);
+          const TileCost& tile = tile_of(b, entry.head, entry.tile);
           if (entry.queries > 0) task.cost += tile.cost * options.weights.of(entry.queries);
           if (tile.end == 0) continue;
           begin = std::min(begin, tile.begin);

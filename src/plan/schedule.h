@@ -30,6 +30,7 @@ struct Cut {
 struct Schedule {
   std::vector<Task> tasks;
   std::vector<Cut> cuts;
+  std::int64_t chunk = 1024;  // keys
 };
 
 // The entries of a key head, counted through: its heads, their tiles, and the parts of a tile that

@@ -5,44 +5,50 @@
 #include <vector>
 
 #include "layout/layout.h"
+#include "plan/backward_schedule.h"
 #include "run/backward_kernels.h"
-#include "run/forward.h"
+#include "run/key_source.h"
+#include "run/poisoned.h"
 #include "run/scratch.h"
 #include "treadle/executor.h"
 #include "treadle/view.h"
 
 namespace treadle::run {
 
-// The gradient of a capture. Each of its contributions adds numbers at places that the score mod
+// The gradient of a capture. Each of its contributions adds values at offsets that the score mod
 // computes.
 struct CapturedSum {
   std::vector<std::size_t> contributions;  // of the kernels', in order
   std::int64_t count = 0;
   void* sum = nullptr;  // [count] of the compute type, zeros at first
-  // One index of every contribution, the same one, is the key (the head, the batch): then different
-  // chunks of keys (key heads, batches) never add at the same place.
-  bool by_key = false, by_head = false, by_batch = false;
+  plan::CaptureReach reach;
 };
 
 struct BackwardProblem {
-  ConstView q, k, v, out, dout;  // last stride 1
-  ConstView lse;                 // [B, Hq, Sq] of the compute type
+  ConstView q, out, dout;  // last stride 1
+  const KeySource& keys;
+  ConstView lse;  // [B, Hq, Sq] of the compute type
   std::optional<ConstView> dlse;
   View dq, dk, dv;  // shapes and types of q, k, v; last stride 1
   double scale = 1;
-  const layout::Layout* layout = nullptr;
-  std::vector<std::int64_t> score_words, mask_words, derivative_words;
+  const layout::Layout& layout;
+  std::vector<std::int64_t> score_captures, mask_captures, derivative_captures;
   std::vector<CapturedSum> captured;
   std::vector<std::int64_t> gradient_strides;  // in elements, contribution after contribution
 };
 
 struct BackwardDone {
   std::optional<Poisoned> poisoned;
-  // Something is not a number: whether it should be is not told apart here.
-  bool not_a_number = false;
+  // There is a NaN; whether it should be there is not decided here.
+  bool nan = false;
 };
 
-BackwardDone backward(BackwardKernels& kernels, const BackwardProblem& problem, Executor& executor,
-                      Scratch& scratch);
+BackwardDone backward(const BackwardKernels& kernels, const BackwardProblem& problem,
+                      const plan::BackwardSchedule& schedule, Executor& executor, Scratch& scratch);
+
+// Bytes of a thread's workspace that no task of such calls exceeds, but for private sums of
+// captures' gradients. `keys` is how many a task has at most.
+std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys,
+                              std::int64_t contributions);
 
 }  // namespace treadle::run

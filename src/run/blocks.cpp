@@ -1,3 +1,4 @@
+// Runs of keys cut to chunks, joined over tiles, and found again in blocks.
 #include "run/blocks.h"
 
 #include <algorithm>
@@ -40,23 +41,22 @@ std::int64_t join(std::vector<Segment>& wanted) {
   return keys;
 }
 
-void find_stretches(std::vector<Stretch>& stretches, std::span<const Segment> block,
-                    std::span<const layout::Run> runs, std::size_t& next) {
-  stretches.clear();
+void find_block_runs(std::vector<BlockRun>& found, std::span<const Segment> block,
+                     std::span<const layout::Run> runs, std::size_t& next) {
+  found.clear();
   if (block.empty()) return;
   while (next < runs.size() && runs[next].end() <= block.front().begin) ++next;
   std::size_t at = next;
   for (const Segment& segment : block) {
     while (at < runs.size() && runs[at].end() <= segment.begin) ++at;
     for (std::size_t i = at; i < runs.size() && runs[i].begin() < segment.end; ++i) {
-      const std::int64_t shift = segment.position - segment.begin;
+      const std::int64_t shift = segment.place - segment.begin;
       const std::int64_t begin = std::max(runs[i].begin(), segment.begin) + shift;
       const std::int64_t end = std::min(runs[i].end(), segment.end) + shift;
-      if (!stretches.empty() && stretches.back().end == begin &&
-          stretches.back().full == runs[i].full()) {
-        stretches.back().end = end;
+      if (!found.empty() && found.back().end == begin && found.back().full == runs[i].full()) {
+        found.back().end = end;
       } else {
-        stretches.push_back({begin, end, runs[i].full()});
+        found.push_back({begin, end, runs[i].full()});
       }
     }
   }

@@ -1,5 +1,5 @@
-// From run lists to blocks of keys: which keys a group of tiles has to look at, and which places of
-// a block a tile has to look at.
+// From runs of keys to blocks of them: which keys a group of tiles has to look at, and which part of
+// a block each tile has to.
 #pragma once
 
 #include <cstdint>
@@ -7,20 +7,37 @@
 #include <vector>
 
 #include "layout/layout.h"
-#include "run/scratch.h"
 
 namespace treadle::run {
+
+// Keys begin .. end of a block, the first of them at place `place` of the block.
+struct Segment {
+  std::int64_t begin = 0, end = 0, place = 0;
+};
+
+// Places begin .. end of a block that a tile has to look at, all full or all partial.
+struct BlockRun {
+  std::int64_t begin = 0, end = 0;
+  bool full = false;
+};
+
+// Lists that are filled again and again, so that they need no new memory.
+struct BlockLists {
+  std::vector<Segment> wanted;  // keys that a group of tiles has to look at
+  std::vector<Segment> block;   // those of the current block
+  std::vector<BlockRun> runs;   // what one tile looks at in it
+};
 
 // Adds the parts of runs inside begin .. end.
 void add_wanted(std::vector<Segment>& wanted, std::span<const layout::Run> runs, std::int64_t begin,
                 std::int64_t end);
 
-// Sorted and joined, so that every key is there once. Gives how many there are.
+// Sorts and joins, so that every key is there once. Returns how many there are.
 std::int64_t join(std::vector<Segment>& wanted);
 
 // The places of a block that the runs cover, ascending, neighbours of one kind joined. Runs before
 // `next` end before the block, and `next` moves on to where the following block will begin looking.
-void find_stretches(std::vector<Stretch>& stretches, std::span<const Segment> block,
-                    std::span<const layout::Run> runs, std::size_t& next);
+void find_block_runs(std::vector<BlockRun>& found, std::span<const Segment> block,
+                     std::span<const layout::Run> runs, std::size_t& next);
 
 }  // namespace treadle::run

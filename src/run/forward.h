@@ -1,4 +1,4 @@
-// Forward: a layout's tiles against their runs of keys, on all threads.
+// Forward: a schedule's tasks on all threads.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "layout/layout.h"
+#include "plan/schedule.h"
 #include "run/forward_kernels.h"
+#include "run/key_source.h"
+#include "run/poisoned.h"
 #include "run/scratch.h"
 #include "treadle/executor.h"
 #include "treadle/view.h"
@@ -14,23 +17,21 @@
 namespace treadle::run {
 
 struct ForwardProblem {
-  ConstView q, k,
-      v;     // [B, Hq, Sq, D], [B or 1, Hkv, Skv, D], [B or 1, Hkv, Skv, Dv]; last stride 1
-  View out;  // [B, Hq, Sq, Dv] of q's type, last stride 1
+  ConstView q;  // [B, Hq, Sq, D], last stride 1
+  const KeySource& keys;
+  View out;                      // [B, Hq, Sq, Dv] of q's type, last stride 1
   std::optional<View> lse, max;  // [B, Hq, Sq] of the compute type
   double scale = 1;
-  const layout::Layout* layout = nullptr;
-  std::vector<std::int64_t> score_words, mask_words;  // captures, as kernels get them
+  const layout::Layout& layout;
+  std::vector<std::int64_t> score_captures, mask_captures;  // plan/capture_descriptors.h
 };
 
-// Where a tile met poison: it read outside a captured buffer, or divided by zero, where it
-// mattered. What was written is of no use.
-struct Poisoned {
-  std::int64_t b = 0, h = 0, tile = 0;
-};
+// The first poisoned tile, if there is one. The schedule is one for this layout.
+std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProblem& problem,
+                                const plan::Schedule& schedule, Executor& executor,
+                                Scratch& scratch);
 
-// The first poisoned tile, if there is one.
-std::optional<Poisoned> forward(ForwardKernels& kernels, const ForwardProblem& problem,
-                                Executor& executor, Scratch& scratch);
+// Bytes of a thread's workspace that no task of such calls exceeds.
+std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group);
 
 }  // namespace treadle::run

@@ -1,46 +1,31 @@
+// Which forward kernels a layout needs.
 #include "run/forward_kernels.h"
 
-#include "run/ask.h"
+#include <algorithm>
 
 namespace treadle::run {
 
-ForwardKernels::ForwardKernels(jit::Engine& engine, ForwardSpec spec)
-    : engine_(engine), spec_(std::move(spec)) {
-  for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
-    plans_.push_back(
-        plan::plan_tile(spec_.target, spec_.compute, spec_.dim, spec_.value_dim, vectors));
+std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
+                                          const layout::Layout& layout) {
+  std::vector<std::function<void()>> missing;
+  const auto add = [&](const auto& kernel) {
+    if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
+  };
+  const plan::TilePlan& plan = kernels.widest().plan;
+  const std::vector<int> vectors =
+      plan::kernel_vectors(layout.tiles(), plan.target.lanes(plan.compute));
+  // The longest to compile come first.
+  for (int v = plan::most_vectors; v >= 1; --v) {
+    if (std::ranges::find(vectors, v) == vectors.end()) continue;
+    const ForwardKernels::OfTile& tile = kernels.tile(v);
+    if (layout.has_partial()) add(tile.masked);
+    if (layout.has_full()) add(tile.full);
+    add(tile.queries_to_lanes);
+    add(tile.sums_to_rows);
   }
-}
-
-plan::ForwardKernelSpec ForwardKernels::block_spec(int vectors, bool masked, bool careful) const {
-  return {.plan = plan(vectors),
-          .score = spec_.score,
-          .score_facts = spec_.score_facts,
-          .masked = masked,
-          .mask = masked ? spec_.mask : ir::Graph(),
-          .mask_facts = spec_.mask_facts,
-          .exact_nonfinite = careful};
-}
-
-BlockKernel* ForwardKernels::block(int vectors, bool masked, bool careful) {
-  const int which = (vectors - 1) * 4 + (masked ? 2 : 0) + (careful ? 1 : 0);
-  return ask(blocks_[static_cast<std::size_t>(which)], engine_,
-             [&] { return block_spec(vectors, masked, careful); });
-}
-
-CopyKernel* ForwardKernels::copy(Copy& kept, DType from, DType to, std::int64_t length) {
-  return ask(kept, engine_, [&] { return plan::CopySpec{spec_.target, from, to, length}; });
-}
-
-FlipKernel* ForwardKernels::flip(Flips& kept, int vectors, std::int64_t length, bool to_rows) {
-  return ask(kept[static_cast<std::size_t>(vectors - 1)], engine_, [&] {
-    return plan::TransposeSpec{.target = spec_.target,
-                               .compute = spec_.compute,
-                               .width = plan(vectors).width(),
-                               .length = length,
-                               .row = length,
-                               .to_rows = to_rows};
-  });
+  add(kernels.load_q);
+  add(kernels.store_out);
+  return missing;
 }
 
 }  // namespace treadle::run

@@ -1,66 +1,47 @@
-// The kernels that one kind of forward call needs, each compiled when first asked for.
+// The kernels of one kind of forward call.
+//
+// Which of them a call needs is known from its layout, and those are compiled before it runs
+// (needed() and prepare()); only what nonfinite numbers need is compiled when such a tile turns up.
 #pragma once
 
 #include <array>
-#include <atomic>
+#include <functional>
+#include <vector>
 
-#include "jit/engine.h"
-#include "plan/copy_kernel.h"
+#include "layout/layout.h"
 #include "plan/forward_kernel.h"
-#include "plan/tile_plan.h"
 #include "plan/transpose_kernel.h"
-#include "run/ask.h"
+#include "run/rows.h"
 
 namespace treadle::run {
 
-// Everything that the code depends on.
-struct ForwardSpec {
-  plan::Target target;
-  DType q = DType::f32, k = DType::f32, v = DType::f32;
-  DType compute = DType::f32;  // f64 if any of the three is, else f32
-  std::int64_t dim = 0, value_dim = 0;
-  plan::ScoreForm score;
-  plan::ModFacts score_facts;
-  ir::Graph mask;
-  plan::ModFacts mask_facts;
-};
+struct ForwardKernels {
+  // For tiles of one number of vectors.
+  struct OfTile {
+    plan::TilePlan plan;
+    LazyKernel<plan::TransposeArgs> queries_to_lanes, sums_to_rows;
+    LazyKernel<plan::ForwardKernelArgs> full, masked;
+    LazyKernel<plan::ForwardKernelArgs> exact_full, exact_masked;  // exact_nonfinite
 
-// May be asked by several threads at once; the engine must outlive it.
-class ForwardKernels {
- public:
-  ForwardKernels(jit::Engine& engine, ForwardSpec spec);
+    [[nodiscard]] const LazyKernel<plan::ForwardKernelArgs>& block(bool is_full, bool exact) const {
+      if (exact) return is_full ? exact_full : exact_masked;
+      return is_full ? full : masked;
+    }
+  };
 
-  [[nodiscard]] const ForwardSpec& spec() const { return spec_; }
-  [[nodiscard]] const plan::TilePlan& plan(int vectors) const {
-    return plans_[static_cast<std::size_t>(vectors - 1)];
+  DType compute = DType::f32;
+  double query_factor = 1;  // what queries are multiplied with besides the scale
+  std::array<OfTile, plan::most_vectors> tiles;  // by vectors - 1
+  CopyKernel load_q, load_k, load_v, store_out;  // into the compute type, and out of it
+
+  [[nodiscard]] const OfTile& tile(int vectors) const {
+    return tiles[static_cast<std::size_t>(vectors - 1)];
   }
-
-  BlockKernel* block(int vectors, bool masked, bool careful);
-  // Rows into the compute type, and results out of it. q's rows are results' type, too.
-  CopyKernel* load_q() { return copy(load_q_, spec_.q, spec_.compute, spec_.dim); }
-  CopyKernel* load_k() { return copy(load_k_, spec_.k, spec_.compute, spec_.dim); }
-  CopyKernel* load_v() { return copy(load_v_, spec_.v, spec_.compute, spec_.value_dim); }
-  CopyKernel* store_out() { return copy(store_out_, spec_.compute, spec_.q, spec_.value_dim); }
-  // Rows of queries to the lanes of a tile, and sums back to rows; no room between rows.
-  FlipKernel* queries_to_lanes(int vectors) { return flip(to_lanes_, vectors, spec_.dim, false); }
-  FlipKernel* sums_to_rows(int vectors) { return flip(to_rows_, vectors, spec_.value_dim, true); }
-
-  // The spec of one of them, for those who want to see its code.
-  [[nodiscard]] plan::ForwardKernelSpec block_spec(int vectors, bool masked, bool careful) const;
-
- private:
-  using Copy = std::atomic<CopyKernel*>;
-  using Flips = std::array<std::atomic<FlipKernel*>, plan::most_vectors>;  // by vectors - 1
-  CopyKernel* copy(Copy& kept, DType from, DType to, std::int64_t length);
-  FlipKernel* flip(Flips& kept, int vectors, std::int64_t length, bool to_rows);
-
-  jit::Engine& engine_;
-  ForwardSpec spec_;
-  std::vector<plan::TilePlan> plans_;  // by vectors - 1
-  // By vectors - 1, masked, careful.
-  std::array<std::atomic<BlockKernel*>, 4 * plan::most_vectors> blocks_{};
-  Copy load_q_{}, load_k_{}, load_v_{}, store_out_{};
-  Flips to_lanes_{}, to_rows_{};
+  [[nodiscard]] const OfTile& widest() const { return tiles.back(); }
 };
+
+// What has to be compiled before a call with this layout runs.
+std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
+                                          const layout::Layout& layout);
 
 }  // namespace treadle::run

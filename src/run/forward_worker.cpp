@@ -1,20 +1,68 @@
-// Read run_task() first: queries in, chunk after chunk of keys, results out.
+// A task of a forward call.
+//
+//   load the queries of the task's tiles
+//   for chunk of keys:                           fixed borders: partial sums end here
+//     for block of keys:                         shared by the tiles while it is in the cache
+//       for tile:
+//         for run of the block that it sees:     a kernel: m, l and O of the chunk go on
+//     merge the chunk's m, l and O into the tile's
+//   for tile: divide O by l, write rows, lse and max
+//
+// A cut task saves its chunks' m, l and O instead; the last piece merges all of them in order.
+// Read Worker::run() first.
 #include "run/forward_worker.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 
-#include "run/all_numbers.h"
-#include "run/blocks.h"
+#include "run/has_nan.h"
 #include "run/key_blocks.h"
+#include "run/queries.h"
+#include "run/tile.h"
 
 namespace treadle::run {
 namespace {
 
-// Tiles share blocks of keys as long as this many more keys pass than each has to look at.
-constexpr double most_shared = 1.25;
+// One tile of a group at work.
+template <class F>
+struct ForwardTile {
+  plan::Entry entry;
+  const ForwardKernels::OfTile* kernels = nullptr;
+  Queries queries;
+  F* lanes = nullptr;        // [dim][width]: Q^T, scaled
+  TileState<F> part, total;  // of this chunk; of all chunks before
+  bool started = false;      // total holds something
+  std::span<const layout::Run> runs;
+  std::size_t next_run = 0;  // the first that may reach into the next block
+
+  [[nodiscard]] std::int64_t width() const { return kernels->plan.width(); }
+};
+
+// The memory of a task: that of its tiles, and what they share.
+template <class F>
+struct ForwardRoom {
+  F *scores = nullptr, *rows = nullptr, *factors = nullptr;
+  typename KeyBlocks<F>::Room block;
+
+  void carve(Carver& carver, std::span<ForwardTile<F>> tiles) {
+    std::int64_t width = 0;
+    const plan::TilePlan& plan = tiles.front().kernels->plan;
+    for (ForwardTile<F>& tile : tiles) {
+      tile.queries = Queries::carve(carver, tile.width());
+      tile.lanes = carver.take<F>(tile.width() * plan.dim);
+      tile.part = TileState<F>::carve(carver, tile.width(), plan.value_dim);
+      tile.total = TileState<F>::carve(carver, tile.width(), plan.value_dim);
+      width = std::max(width, tile.width());
+    }
+    scores = carver.take<F>(plan.key_block * width);
+    block = KeyBlocks<F>::Room::carve(carver, plan);
+    factors = carver.take<F>(width);
+    rows = carver.take<F>(width * std::max(plan.dim, plan.value_dim));
+  }
+};
 
 template <class F>
 class Worker {
@@ -24,28 +72,27 @@ class Worker {
   void run();
 
  private:
-  const ForwardSpec& spec() const { return shared_.kernels.spec(); }
-  void carve(Carver carver);
-  void load_queries(Tile<F>& tile);
-  void run_chunk(std::int64_t chunk, bool careful);
-  void run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::int64_t end, bool careful);
-  void run_tile(Tile<F>& tile, bool careful);
-  void settle(Tile<F>& tile);
+  void load_queries(ForwardTile<F>& tile);
+  void run_chunk(std::int64_t chunk);
+  void run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact);
+  void run_tile(ForwardTile<F>& tile, bool exact);
+  void merge_chunk(ForwardTile<F>& tile);
   void save(std::int64_t chunk);
-  void fold();
-  void finish(Tile<F>& tile);
-  bool write(Tile<F>& tile, bool last_try);
-  std::size_t partial_at(std::int64_t chunk, std::size_t tile) const;
+  void merge_pieces();
+  void finish(ForwardTile<F>& tile);
+  bool write(ForwardTile<F>& tile, bool last_try);
+  [[nodiscard]] layout::Range keys_of(std::int64_t chunk) const {
+    return {chunk * shared_.schedule.chunk, (chunk + 1) * shared_.schedule.chunk};
+  }
+  TileState<F> saved(std::int64_t chunk, std::size_t tile) const;
 
   ForwardShared& shared_;
   const ForwardProblem& problem_;
   const plan::Task& task_;
-  Workspace& work_;
-  std::int64_t tile_count_;
-  std::int64_t key_block_ = 0;
-  std::vector<Tile<F>> tiles_;
+  std::int64_t dim_, value_dim_;
+  std::vector<ForwardTile<F>> tiles_;
   KeyBlocks<F> blocks_;
-  F *scores_ = nullptr, *rows_ = nullptr, *factors_ = nullptr;
+  ForwardRoom<F> room_;
   std::int64_t poisoned_ = 0;
 };
 
@@ -54,224 +101,166 @@ Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& work
     : shared_(shared),
       problem_(shared.problem),
       task_(task),
-      work_(workspace),
-      tile_count_(problem_.layout->tiles().count()),
-      key_block_(shared.kernels.plan(1).key_block),
-      blocks_(shared.kernels, problem_.k, problem_.v, task.b, task.key_head, workspace) {
+      dim_(shared.kernels.widest().plan.dim),
+      value_dim_(shared.kernels.widest().plan.value_dim),
+      blocks_(problem_.keys, shared.kernels.widest().plan, shared.kernels.load_k,
+              shared.kernels.load_v, task.b, task.key_head, workspace.lists) {
+  const plan::TilePlan& widest = shared.kernels.widest().plan;
+  const std::int64_t lanes = widest.target.lanes(widest.compute);
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
-    const plan::Entry entry =
-        plan::entry_of(*problem_.layout, problem_.k.size(1), shared.most_queries, task.key_head, e);
-    if (entry.queries == 0) continue;
-    Tile<F> tile;
-    tile.head = entry.head;
-    tile.tile = entry.tile;
-    tile.first_query = entry.first_query;
-    tile.active = entry.queries;
-    const int lanes = spec().target.lanes(spec().compute);
-    const auto whole = static_cast<std::size_t>((tile.active + lanes - 1) / lanes);
-    tile.vectors = shared.vectors[whole - 1];
-    tile.width = shared.kernels.plan(tile.vectors).width();
-    tile.runs = problem_.layout->runs(task.b, tile.head, tile.tile);
+    ForwardTile<F> tile;
+    tile.entry =
+        plan::entry_of(problem_.layout, problem_.keys.heads(), widest.width(), task.key_head, e);
+    if (tile.entry.queries == 0) continue;
+    const auto whole = static_cast<std::size_t>((tile.entry.queries + lanes - 1) / lanes);
+    tile.kernels = &shared.kernels.tile(shared.vectors[whole - 1]);
+    tile.runs = problem_.layout.runs(task.b, tile.entry.head, tile.entry.tile);
     tiles_.push_back(tile);
   }
-  Carver measure;
-  carve(measure);
-}
-
-// Called twice: a carver without memory measures.
-template <class F>
-void Worker<F>::carve(Carver carver) {
-  const auto pass = [&](Carver& c) {
-    std::int64_t width = 0;
-    for (Tile<F>& tile : tiles_) {
-      tile.rows = c.take<std::int32_t>(tile.width);
-      tile.queries = c.take<F>(tile.width * spec().dim);
-      tile.part = TileState<F>::carve(c, tile.width, spec().value_dim);
-      tile.total = TileState<F>::carve(c, tile.width, spec().value_dim);
-      width = std::max(width, tile.width);
-    }
-    scores_ = c.take<F>(key_block_ * width);
-    blocks_.use(KeyBlocks<F>::Room::carve(c, key_block_, spec().dim, spec().value_dim));
-    factors_ = c.take<F>(width);
-    rows_ = c.take<F>(width * std::max(spec().dim, spec().value_dim));
-  };
-  pass(carver);
-  Carver real(work_.room(carver.used()));
-  pass(real);
+  if (tiles_.empty()) return;
+  workspace.carve([&](Carver& carver) { room_.carve(carver, tiles_); });
+  blocks_.use(room_.block);
 }
 
 // Rows by index, into the compute type, scaled and transposed. Lanes without a query repeat the
 // last one.
 template <class F>
-void Worker<F>::load_queries(Tile<F>& tile) {
-  const layout::Tiles& tiles = problem_.layout->tiles();
-  for (std::int64_t i = 0; i < tile.width; ++i) {
-    const std::int64_t place = tile.first_query + std::min(i, tile.active - 1);
-    tile.rows[i] = static_cast<std::int32_t>(tiles.query(tile.tile, place));
-  }
-  const std::int64_t dim = spec().dim;
-  const plan::CopyArgs copy{.source = rows_of(problem_.q, task_.b, tile.head),
-                            .source_stride = row_bytes(problem_.q),
-                            .source_index = tile.rows,
-                            .target = rows_,
-                            .target_stride = dim * static_cast<std::int64_t>(sizeof(F)),
-                            .target_index = nullptr,
-                            .count = tile.width};
-  shared_.kernels.load_q()(&copy);
-  std::fill_n(factors_, tile.width, static_cast<F>(problem_.scale * spec().score.factor()));
-  const plan::TransposeArgs flip{.source = rows_, .target = tile.queries, .factors = factors_};
-  shared_.kernels.queries_to_lanes(tile.vectors)(&flip);
+void Worker<F>::load_queries(ForwardTile<F>& tile) {
+  tile.queries.find(problem_.layout, tile.entry.tile, tile.entry.first_query, tile.entry.queries,
+                    tile.width());
+  load_rows(shared_.kernels.load_q, problem_.q, task_.b, tile.entry.head, tile.queries.rows,
+            tile.width(), room_.rows, dim_);
+  std::fill_n(room_.factors, tile.width(),
+              static_cast<F>(problem_.scale * shared_.kernels.query_factor));
+  tile.kernels->queries_to_lanes(
+      {.source = room_.rows, .target = tile.lanes, .factors = room_.factors});
 }
 
 template <class F>
-void Worker<F>::run_tile(Tile<F>& tile, bool careful) {
-  find_stretches(work_.stretches, work_.block, tile.runs, tile.next_run);
-  for (const Stretch& stretch : work_.stretches) {
-    const plan::ForwardKernelArgs args{
-        .tile = {.keys = blocks_.keys() + stretch.begin * spec().dim,
-                 .values = blocks_.values() + stretch.begin * spec().value_dim,
-                 .key_positions = blocks_.indices() + stretch.begin,
-                 .count = stretch.end - stretch.begin,
-                 .queries = tile.queries,
-                 .positions = tile.rows,
-                 .active = tile.active,
-                 .b = task_.b,
-                 .h = tile.head,
-                 .score_captures = problem_.score_words.data(),
-                 .mask_captures = problem_.mask_words.data(),
-                 .poisoned = &poisoned_},
-        .scores = scores_,
-        .sums = tile.part.sums,
-        .maximum = tile.part.maximum,
-        .weight = tile.part.weight};
-    shared_.kernels.block(tile.vectors, !stretch.full, careful)(&args);
-    if (poisoned_ != 0) [[unlikely]] {
-      poisoned_ = 0;
-      const std::int64_t here =
-          (task_.b * problem_.q.size(1) + tile.head) * tile_count_ + tile.tile;
-      std::int64_t known = shared_.poisoned.load();
-      while ((known < 0 || here < known) && !shared_.poisoned.compare_exchange_weak(known, here)) {
-      }
-    }
+void Worker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
+  const KeyBlock<F>& block = blocks_.now();
+  for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
+    tile.kernels->block(run.full, exact)({.tile = {.keys = block.keys + run.begin * dim_,
+                                                   .values = block.values + run.begin * value_dim_,
+                                                   .key_positions = block.positions + run.begin,
+                                                   .count = run.end - run.begin,
+                                                   .queries = tile.lanes,
+                                                   .positions = tile.queries.positions,
+                                                   .active = tile.entry.queries,
+                                                   .b = task_.b,
+                                                   .h = tile.entry.head,
+                                                   .score_captures = problem_.score_captures.data(),
+                                                   .mask_captures = problem_.mask_captures.data(),
+                                                   .poisoned = &poisoned_},
+                                          .scores = room_.scores,
+                                          .sums = tile.part.sums,
+                                          .maximum = tile.part.maximum,
+                                          .weight = tile.part.weight});
+    shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile});
   }
 }
 
 template <class F>
-void Worker<F>::run_blocks(std::span<Tile<F>> tiles, std::int64_t begin, std::int64_t end,
-                           bool careful) {
-  work_.wanted.clear();
-  for (Tile<F>& tile : tiles) add_wanted(work_.wanted, tile.runs, begin, end);
-  std::int64_t sum = 0;
-  for (const Segment& segment : work_.wanted) sum += segment.end - segment.begin;
-  const std::int64_t keys = join(work_.wanted);
-  const double each = static_cast<double>(sum) / static_cast<double>(tiles.size());
-  if (tiles.size() > 1 && static_cast<double>(keys) > most_shared * each) {
+void Worker<F>::run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact) {
+  blocks_.clear();
+  for (ForwardTile<F>& tile : tiles) blocks_.want(tile.runs, keys);
+  const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
+  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles.size());
+  if (tiles.size() > 1 && static_cast<double>(wanted.keys) > plan::most_shared * each) {
     // They look at different keys: each on its own.
-    for (std::size_t i = 0; i < tiles.size(); ++i)
-      run_blocks(tiles.subspan(i, 1), begin, end, careful);
+    for (std::size_t i = 0; i < tiles.size(); ++i) run_blocks(tiles.subspan(i, 1), keys, exact);
     return;
   }
-  blocks_.start();
   while (blocks_.next()) {
-    for (Tile<F>& tile : tiles) run_tile(tile, careful);
+    for (ForwardTile<F>& tile : tiles) run_tile(tile, exact);
   }
 }
 
 template <class F>
-void Worker<F>::run_chunk(std::int64_t chunk, bool careful) {
-  for (Tile<F>& tile : tiles_) tile.part.clear(tile.width, spec().value_dim);
-  run_blocks(tiles_, chunk * shared_.chunk, (chunk + 1) * shared_.chunk, careful);
+void Worker<F>::run_chunk(std::int64_t chunk) {
+  for (ForwardTile<F>& tile : tiles_) tile.part.clear(tile.width(), value_dim_);
+  run_blocks(tiles_, keys_of(chunk), false);
 }
 
 // The chunk's sums join those before them.
 template <class F>
-void Worker<F>::settle(Tile<F>& tile) {
+void Worker<F>::merge_chunk(ForwardTile<F>& tile) {
   if (!tile.started) {
     std::swap(tile.part, tile.total);
     tile.started = true;
   } else {
-    merge(tile.total, tile.part, tile.width, spec().value_dim);
+    merge(tile.total, tile.part, tile.width(), value_dim_);
   }
 }
 
 template <class F>
-std::size_t Worker<F>::partial_at(std::int64_t chunk, std::size_t tile) const {
-  const plan::Cut& cut = shared_.schedule.cuts[static_cast<std::size_t>(task_.cut)];
-  const auto number = static_cast<std::size_t>((chunk - cut.chunk_begin) * cut.count) + tile;
-  return shared_.partial_offsets[static_cast<std::size_t>(task_.cut)] +
-         number * state_bytes(shared_.kernels, plan::most_vectors);
+TileState<F> Worker<F>::saved(std::int64_t chunk, std::size_t tile) const {
+  const auto number = static_cast<std::size_t>(task_.cut);
+  const plan::Cut& cut = shared_.schedule.cuts[number];
+  const auto state = static_cast<std::size_t>((chunk - cut.chunk_begin) * cut.count) + tile;
+  Carver carver(shared_.partial + shared_.partial_offsets[number] +
+                state * state_bytes(shared_.kernels.widest().plan));
+  return TileState<F>::carve(carver, tiles_[tile].width(), value_dim_);
 }
 
 template <class F>
 void Worker<F>::save(std::int64_t chunk) {
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
-    const Tile<F>& tile = tiles_[i];
-    Carver carver(shared_.partial + partial_at(chunk, i));
-    const auto kept = TileState<F>::carve(carver, tile.width, spec().value_dim);
-    std::copy_n(tile.part.maximum, tile.width, kept.maximum);
-    std::copy_n(tile.part.weight, tile.width, kept.weight);
-    std::copy_n(tile.part.sums, tile.width * spec().value_dim, kept.sums);
+    const ForwardTile<F>& tile = tiles_[i];
+    const TileState<F> kept = saved(chunk, i);
+    std::copy_n(tile.part.maximum, tile.width(), kept.maximum);
+    std::copy_n(tile.part.weight, tile.width(), kept.weight);
+    std::copy_n(tile.part.sums, tile.width() * value_dim_, kept.sums);
   }
 }
 
 // All pieces of a cut task are there: puts them together in order.
 template <class F>
-void Worker<F>::fold() {
+void Worker<F>::merge_pieces() {
   const plan::Cut& cut = shared_.schedule.cuts[static_cast<std::size_t>(task_.cut)];
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
-    Tile<F>& tile = tiles_[i];
-    tile.total.clear(tile.width, spec().value_dim);
+    ForwardTile<F>& tile = tiles_[i];
+    tile.total.clear(tile.width(), value_dim_);
     tile.started = true;
-    for (std::int64_t chunk = cut.chunk_begin; chunk < cut.chunk_end; ++chunk) {
-      Carver carver(shared_.partial + partial_at(chunk, i));
-      merge(tile.total, TileState<F>::carve(carver, tile.width, spec().value_dim), tile.width,
-            spec().value_dim);
-    }
+    for (std::int64_t chunk = cut.chunk_begin; chunk < cut.chunk_end; ++chunk)
+      merge(tile.total, saved(chunk, i), tile.width(), value_dim_);
   }
 }
 
 // Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
 // NaN whose origin has to be looked into.
 template <class F>
-bool Worker<F>::write(Tile<F>& tile, bool last_try) {
-  const std::int64_t value_dim = spec().value_dim;
+bool Worker<F>::write(ForwardTile<F>& tile, bool last_try) {
   const TileState<F>& state = tile.total;
   // Nothing seen, or nothing but -inf: zeros, whatever the values are.
   const auto sees_nothing = [&](std::int64_t i) {
     return state.maximum[i] == -std::numeric_limits<F>::infinity();
   };
-  for (std::int64_t i = 0; i < tile.width; ++i)
-    factors_[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
-  const plan::TransposeArgs flip{.source = state.sums, .target = rows_, .factors = factors_};
-  shared_.kernels.sums_to_rows(tile.vectors)(&flip);
+  for (std::int64_t i = 0; i < tile.width(); ++i)
+    room_.factors[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
+  tile.kernels->sums_to_rows(
+      {.source = state.sums, .target = room_.rows, .factors = room_.factors});
   bool clean = true;
-  for (std::int64_t i = 0; i < tile.active; ++i) {
-    F* row = rows_ + i * value_dim;
+  for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
+    F* row = room_.rows + i * value_dim_;
     if (sees_nothing(i)) {
       clean = clean && state.weight[i] == F{0} &&
-              std::all_of(row, row + value_dim, [](F x) { return x == F{0}; });
-      std::fill_n(row, value_dim, F{0});
+              std::all_of(row, row + value_dim_, [](F x) { return x == F{0}; });
+      std::fill_n(row, value_dim_, F{0});
     } else {
-      clean = clean && state.weight[i] == state.weight[i] && all_numbers(row, value_dim);
+      clean = clean && state.weight[i] == state.weight[i] && !has_nan(row, value_dim_);
     }
   }
   if (!clean && !last_try) return false;
 
-  const plan::CopyArgs copy{
-      .source = rows_,
-      .source_stride = value_dim * static_cast<std::int64_t>(sizeof(F)),
-      .source_index = nullptr,
-      .target = const_cast<std::byte*>(rows_of(problem_.out, task_.b, tile.head)),
-      .target_stride = row_bytes(problem_.out),
-      .target_index = tile.rows,
-      .count = tile.active};
-  shared_.kernels.store_out()(&copy);
+  store_rows(shared_.kernels.store_out, room_.rows, value_dim_, problem_.out, task_.b,
+             tile.entry.head, tile.queries.rows, tile.entry.queries);
   const auto put = [&](const std::optional<View>& view, auto value_of) {
     if (!view) return;
-    F* base =
-        static_cast<F*>(view->data()) + task_.b * view->stride(0) + tile.head * view->stride(1);
-    for (std::int64_t i = 0; i < tile.active; ++i)
-      base[tile.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
+    F* base = static_cast<F*>(view->data()) + task_.b * view->stride(0) +
+              tile.entry.head * view->stride(1);
+    for (std::int64_t i = 0; i < tile.entry.queries; ++i)
+      base[tile.queries.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
   };
   put(problem_.max,
       [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
@@ -285,57 +274,71 @@ bool Worker<F>::write(Tile<F>& tile, bool last_try) {
 }
 
 template <class F>
-void Worker<F>::finish(Tile<F>& tile) {
+void Worker<F>::finish(ForwardTile<F>& tile) {
   if (write(tile, false)) return;
   // Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
   tile.started = false;
-  std::int64_t chunk = tile.runs.empty() ? 0 : tile.runs.front().begin() / shared_.chunk;
-  const std::int64_t end = tile.runs.empty() ? 0 : tile.runs.back().end();
   tile.next_run = 0;
-  for (; chunk * shared_.chunk < end; ++chunk) {
-    tile.part.clear(tile.width, spec().value_dim);
-    run_blocks({&tile, 1}, chunk * shared_.chunk, (chunk + 1) * shared_.chunk, true);
-    settle(tile);
+  const std::int64_t length = shared_.schedule.chunk;
+  const std::int64_t end = tile.runs.empty() ? 0 : tile.runs.back().end();
+  for (std::int64_t chunk = tile.runs.empty() ? 0 : tile.runs.front().begin() / length;
+       chunk * length < end; ++chunk) {
+    tile.part.clear(tile.width(), value_dim_);
+    run_blocks({&tile, 1}, keys_of(chunk), true);
+    merge_chunk(tile);
   }
   write(tile, true);
 }
 
 template <class F>
 void Worker<F>::run() {
-  for (Tile<F>& tile : tiles_) load_queries(tile);
+  for (ForwardTile<F>& tile : tiles_) load_queries(tile);
   for (std::int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) {
-    run_chunk(chunk, false);
+    run_chunk(chunk);
     if (task_.cut >= 0) {
       save(chunk);
     } else {
-      for (Tile<F>& tile : tiles_) settle(tile);
+      for (ForwardTile<F>& tile : tiles_) merge_chunk(tile);
     }
   }
   if (task_.cut >= 0) {
-    // Whoever is last has the others' results before it.
+    // The last piece to end has the others' results before it.
     if (shared_.pieces_left[static_cast<std::size_t>(task_.cut)].fetch_sub(1) > 1) return;
-    fold();
+    merge_pieces();
   } else if (task_.chunk_begin == task_.chunk_end) {
-    for (Tile<F>& tile : tiles_) tile.total.clear(tile.width, spec().value_dim);
+    for (ForwardTile<F>& tile : tiles_) tile.total.clear(tile.width(), value_dim_);
   }
-  for (Tile<F>& tile : tiles_) finish(tile);
+  for (ForwardTile<F>& tile : tiles_) finish(tile);
+}
+
+template <class F>
+std::int64_t scratch_of(const ForwardKernels::OfTile& widest, int tiles) {
+  std::vector<ForwardTile<F>> group(static_cast<std::size_t>(tiles));
+  for (ForwardTile<F>& tile : group) tile.kernels = &widest;
+  return measured([&](Carver& carver) { ForwardRoom<F>().carve(carver, group); });
 }
 
 }  // namespace
 
-std::size_t state_bytes(const ForwardKernels& kernels, int vectors) {
-  Carver carver;
-  const std::int64_t width = kernels.plan(vectors).width();
-  if (kernels.spec().compute == DType::f64) {
-    TileState<double>::carve(carver, width, kernels.spec().value_dim);
-  } else {
-    TileState<float>::carve(carver, width, kernels.spec().value_dim);
-  }
-  return carver.used();
+std::size_t state_bytes(const plan::TilePlan& plan) {
+  return static_cast<std::size_t>(measured([&](Carver& carver) {
+    if (plan.compute == DType::f64) {
+      TileState<double>::carve(carver, plan.width(), plan.value_dim);
+    } else {
+      TileState<float>::carve(carver, plan.width(), plan.value_dim);
+    }
+  }));
+}
+
+std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group) {
+  ForwardKernels::OfTile tile;
+  tile.plan = widest;
+  return widest.compute == DType::f64 ? scratch_of<double>(tile, tiles_per_group)
+                                      : scratch_of<float>(tile, tiles_per_group);
 }
 
 void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace) {
-  if (shared.kernels.spec().compute == DType::f64) {
+  if (shared.kernels.compute == DType::f64) {
     Worker<double>(shared, task, workspace).run();
   } else {
     Worker<float>(shared, task, workspace).run();

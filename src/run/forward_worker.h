@@ -3,34 +3,29 @@
 
 #include <atomic>
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "plan/schedule.h"
 #include "run/forward.h"
-#include "run/tile.h"
 
 namespace treadle::run {
 
 // What all threads of a call share.
 struct ForwardShared {
-  ForwardKernels& kernels;
+  const ForwardKernels& kernels;
   const ForwardProblem& problem;
   const plan::Schedule& schedule;
-  std::int64_t chunk = 1024;
-  std::int64_t most_queries = 48;  // that a kernel takes at once
   std::vector<int> vectors;  // of a tile of so many vectors' worth of queries, by that number - 1
   // Pieces of cut tasks: where each cut's partial results begin, and how many pieces are not done
   // yet.
   std::byte* partial = nullptr;
   std::vector<std::size_t> partial_offsets;
   std::vector<std::atomic<std::int64_t>> pieces_left;
-  std::atomic<std::int64_t> poisoned{
-      -1};  // the first (batch, head, tile), counted through; -1: none
+  FirstPoisoned poisoned;
 };
 
 // Bytes of the partial results of one tile and chunk.
-std::size_t state_bytes(const ForwardKernels& kernels, int vectors);
+std::size_t state_bytes(const plan::TilePlan& plan);
 
 void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
 

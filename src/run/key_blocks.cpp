@@ -1,105 +1,110 @@
+// Blocks of keys from runs and a source. Read KeyBlocks::next() first.
 #include "run/key_blocks.h"
 
 #include <algorithm>
 
 namespace treadle::run {
-namespace {
 
-// Keys that are read where they are come in stretches at least this long; shorter ones are copied
-// side by side.
-constexpr std::int64_t shortest_in_place = 16;
-
-}  // namespace
-
-bool needs_copy(const ConstView& view, DType compute) {
-  return view.dtype() != compute || (view.stride(2) != view.size(3) && view.size(2) > 1);
-}
-
-const std::byte* rows_of(const ConstView& view, std::int64_t b, std::int64_t h) {
-  const std::int64_t offset = b * view.stride(0) + h * view.stride(1);
-  return static_cast<const std::byte*>(view.data()) +
-         offset * static_cast<std::int64_t>(size_of(view.dtype()));
-}
-
-std::int64_t row_bytes(const ConstView& view) {
-  return view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
+template <class F>
+typename KeyBlocks<F>::Room KeyBlocks<F>::Room::carve(Carver& carver, const plan::TilePlan& plan) {
+  return {carver.take<F>(plan.key_block * plan.dim),
+          carver.take<F>(plan.key_block * plan.value_dim),
+          carver.take<std::int32_t>(plan.key_block)};
 }
 
 template <class F>
-typename KeyBlocks<F>::Room KeyBlocks<F>::Room::carve(Carver& carver, std::int64_t key_block,
-                                                      std::int64_t dim, std::int64_t value_dim) {
-  return {carver.take<F>(key_block * dim), carver.take<F>(key_block * value_dim),
-          carver.take<std::int32_t>(key_block)};
-}
-
-template <class F>
-KeyBlocks<F>::KeyBlocks(ForwardKernels& kernels, const ConstView& k, const ConstView& v,
-                        std::int64_t b, std::int64_t key_head, Workspace& work)
-    : kernels_(kernels),
-      k_(k),
-      v_(v),
-      batch_(k.size(0) == 1 ? 0 : b),
+KeyBlocks<F>::KeyBlocks(const KeySource& source, const plan::TilePlan& plan,
+                        const CopyKernel& load_k, const CopyKernel& load_v, std::int64_t b,
+                        std::int64_t key_head, BlockLists& lists)
+    : source_(source),
+      plan_(plan),
+      load_k_(load_k),
+      load_v_(load_v),
+      batch_(b),
       head_(key_head),
-      key_block_(kernels.plan(1).key_block),
-      copies_(needs_copy(k, kernels.spec().compute) || needs_copy(v, kernels.spec().compute)),
-      work_(work) {}
+      copies_(source.needs_copy(plan.keys.element)),
+      lists_(lists) {}
 
 template <class F>
-void KeyBlocks<F>::start() {
+typename KeyBlocks<F>::Wanted KeyBlocks<F>::start() {
+  Wanted wanted;
+  for (const Segment& segment : lists_.wanted) wanted.sum += segment.end - segment.begin;
+  wanted.keys = join(lists_.wanted);
   segment_ = 0;
-  if (!work_.wanted.empty()) at_ = work_.wanted.front().begin;
+  if (!lists_.wanted.empty()) at_ = lists_.wanted.front().begin;
+  return wanted;
+}
+
+template <class F>
+const KeyRows& KeyBlocks<F>::rows_at(std::int64_t position) {
+  if (position < rows_.begin || position >= rows_.end)
+    rows_ = source_.rows(batch_, head_, position);
+  return rows_;
 }
 
 // The next so many keys of the current segment join the block.
 template <class F>
 void KeyBlocks<F>::take(std::int64_t keys) {
-  work_.block.push_back({at_, at_ + keys, count_});
+  lists_.block.push_back({at_, at_ + keys, now_.count});
   for (std::int64_t i = 0; i < keys; ++i)
-    room_.indices[count_ + i] = static_cast<std::int32_t>(at_ + i);
-  count_ += keys;
+    room_.positions[now_.count + i] = static_cast<std::int32_t>(at_ + i);
+  now_.count += keys;
   at_ += keys;
-  if (at_ < work_.wanted[segment_].end) return;
+  if (at_ < lists_.wanted[segment_].end) return;
   ++segment_;
-  if (segment_ < work_.wanted.size()) at_ = work_.wanted[segment_].begin;
+  if (segment_ < lists_.wanted.size()) at_ = lists_.wanted[segment_].begin;
 }
 
+// Keys at places place .. place + count of the block, all of the current piece of rows.
 template <class F>
-void KeyBlocks<F>::copy(CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length) {
-  const plan::CopyArgs args{.source = rows_of(view, batch_, head_),
-                            .source_stride = row_bytes(view),
-                            .source_index = room_.indices,
-                            .target = to,
-                            .target_stride = length * static_cast<std::int64_t>(sizeof(F)),
-                            .target_index = nullptr,
-                            .count = count_};
-  kernel(&args);
+void KeyBlocks<F>::copy(std::int64_t place, std::int64_t count) {
+  if (count == 0) return;
+  const auto load = [&](const CopyKernel& kernel, const std::byte* first, std::int64_t stride,
+                        F* to, std::int64_t length) {
+    // By position: where position 0 would be, though no row need be there.
+    const auto zero =
+        reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(rows_.begin * stride);
+    kernel({.source = reinterpret_cast<const void*>(zero),
+            .source_stride = stride,
+            .source_index = room_.positions + place,
+            .target = to + place * length,
+            .target_stride = length * static_cast<std::int64_t>(sizeof(F)),
+            .target_index = nullptr,
+            .count = count});
+  };
+  load(load_k_, rows_.keys, rows_.key_stride, room_.keys, plan_.dim);
+  load(load_v_, rows_.values, rows_.value_stride, room_.values, plan_.value_dim);
 }
 
 template <class F>
 bool KeyBlocks<F>::next() {
-  const std::vector<Segment>& wanted = work_.wanted;
+  const std::vector<Segment>& wanted = lists_.wanted;
   if (segment_ >= wanted.size()) return false;
-  work_.block.clear();
-  count_ = 0;
-  const std::int64_t dim = kernels_.spec().dim;
-  const std::int64_t value_dim = kernels_.spec().value_dim;
+  lists_.block.clear();
+  now_ = {.positions = room_.positions};
   const std::int64_t ahead = wanted[segment_].end - at_;
-  if (!copies_ && (ahead >= shortest_in_place || segment_ + 1 == wanted.size())) {
-    const std::int64_t first = at_;
-    take(std::min(ahead, key_block_));
-    keys_ = reinterpret_cast<const F*>(rows_of(k_, batch_, head_)) + first * dim;
-    values_ = reinterpret_cast<const F*>(rows_of(v_, batch_, head_)) + first * value_dim;
+  if (!copies_ && (ahead >= plan::shortest_in_place || segment_ + 1 == wanted.size())) {
+    const KeyRows& rows = rows_at(at_);
+    now_.keys = reinterpret_cast<const F*>(rows.key(at_));
+    now_.values = reinterpret_cast<const F*>(rows.value(at_));
+    take(std::min({ahead, plan_.key_block, rows.end - at_}));
+    now_.segments = lists_.block;
     return true;
   }
-  while (segment_ < wanted.size() && count_ < key_block_) {
+  std::int64_t copied = 0;  // places whose rows are
+  while (segment_ < wanted.size() && now_.count < plan_.key_block) {
     const std::int64_t length = wanted[segment_].end - at_;
-    if (!copies_ && count_ > 0 && length >= key_block_) break;  // better read where it is
-    take(std::min(length, key_block_ - count_));
+    if (!copies_ && now_.count > 0 && length >= plan_.key_block) break;  // better read in place
+    if (at_ < rows_.begin || at_ >= rows_.end) {
+      copy(copied, now_.count - copied);
+      copied = now_.count;
+    }
+    take(std::min({length, plan_.key_block - now_.count, rows_at(at_).end - at_}));
   }
-  copy(kernels_.load_k(), k_, room_.keys, dim);
-  copy(kernels_.load_v(), v_, room_.values, value_dim);
-  keys_ = room_.keys;
-  values_ = room_.values;
+  copy(copied, now_.count - copied);
+  now_.keys = room_.keys;
+  now_.values = room_.values;
+  now_.segments = lists_.block;
   return true;
 }
 

@@ -1,26 +1,35 @@
-// Keys and values, block by block: in place where their rows lie one after the other, else copied
-// side by side.
+// Keys and values, block by block: in place where their rows are contiguous, else copied.
 //
-//   KeyBlocks<float> blocks(kernels, k, v, b, key_head, workspace, room);
-//   blocks.start();                       // workspace.wanted holds the keys to look at
-//   while (blocks.next()) ... blocks.keys() .. workspace.block says which places hold which keys
+//   KeyBlocks<float> blocks(source, kernels, b, key_head, workspace.lists);
+//   blocks.clear();
+//   for (tile of a group) blocks.want(tile.runs, chunk);         // which keys the group looks at
+//   blocks.start();
+//   while (blocks.next()) {                                      // blocks.now(): the current one
+//     for (tile of the group)
+//       for (const BlockRun& run : blocks.runs_of(tile.runs, tile.next_run)) ...
+//   }
 #pragma once
 
 #include <cstdint>
+#include <span>
 
-#include "run/forward_kernels.h"
+#include "layout/layout.h"
+#include "plan/tile_plan.h"
+#include "run/blocks.h"
+#include "run/key_source.h"
+#include "run/rows.h"
 #include "run/scratch.h"
-#include "treadle/view.h"
 
 namespace treadle::run {
 
-// Whether rows are copied: their type is not that of the computation, or they do not follow one
-// another.
-bool needs_copy(const ConstView& view, DType compute);
-
-// Where rows of a head begin, and how far apart they are, in bytes.
-const std::byte* rows_of(const ConstView& view, std::int64_t b, std::int64_t h);
-std::int64_t row_bytes(const ConstView& view);
+// Some keys, ascending, as kernels read them.
+template <class F>
+struct KeyBlock {
+  const F *keys = nullptr, *values = nullptr;  // [count][dim], [count][value_dim]
+  const std::int32_t* positions = nullptr;     // [count]
+  std::int64_t count = 0;
+  std::span<const Segment> segments;  // which keys are at which places
+};
 
 template <class F>
 class KeyBlocks {
@@ -28,38 +37,51 @@ class KeyBlocks {
   // Scratch for a block.
   struct Room {
     F *keys = nullptr, *values = nullptr;
-    std::int32_t* indices = nullptr;
+    std::int32_t* positions = nullptr;
 
-    static Room carve(Carver& carver, std::int64_t key_block, std::int64_t dim,
-                      std::int64_t value_dim);
+    static Room carve(Carver& carver, const plan::TilePlan& plan);
   };
 
-  KeyBlocks(ForwardKernels& kernels, const ConstView& k, const ConstView& v, std::int64_t b,
-            std::int64_t key_head, Workspace& work);
+  // How many keys a group looks at, and how many its tiles do, added up.
+  struct Wanted {
+    std::int64_t keys = 0, sum = 0;
+  };
+
+  // `load_k` and `load_v` copy rows into the plan's key form.
+  KeyBlocks(const KeySource& source, const plan::TilePlan& plan, const CopyKernel& load_k,
+            const CopyKernel& load_v, std::int64_t b, std::int64_t key_head, BlockLists& lists);
 
   void use(const Room& room) { room_ = room; }
-  void start();
+
+  void clear() { lists_.wanted.clear(); }
+  void want(std::span<const layout::Run> runs, layout::Range keys) {
+    add_wanted(lists_.wanted, runs, keys.begin, keys.end);
+  }
+  Wanted start();
   bool next();
 
-  [[nodiscard]] const F* keys() const { return keys_; }
-  [[nodiscard]] const F* values() const { return values_; }
-  [[nodiscard]] const std::int32_t* indices() const { return room_.indices; }
-  [[nodiscard]] std::int64_t count() const { return count_; }
-  // All keys of the block follow one another.
-  [[nodiscard]] bool contiguous() const { return work_.block.size() == 1; }
+  [[nodiscard]] const KeyBlock<F>& now() const { return now_; }
+  // What a tile with these runs looks at in the current block; find_block_runs() says what `next`
+  // is. Valid until the next call.
+  std::span<const BlockRun> runs_of(std::span<const layout::Run> runs, std::size_t& next) {
+    find_block_runs(lists_.runs, lists_.block, runs, next);
+    return lists_.runs;
+  }
 
  private:
+  const KeyRows& rows_at(std::int64_t position);
   void take(std::int64_t keys);
-  void copy(CopyKernel* kernel, const ConstView& view, F* to, std::int64_t length);
+  void copy(std::int64_t place, std::int64_t count);
 
-  ForwardKernels& kernels_;
-  const ConstView &k_, &v_;
-  std::int64_t batch_, head_, key_block_;
+  const KeySource& source_;
+  const plan::TilePlan& plan_;
+  const CopyKernel &load_k_, &load_v_;
+  std::int64_t batch_, head_;
   bool copies_;
-  Workspace& work_;
+  BlockLists& lists_;
   Room room_;
-  const F *keys_ = nullptr, *values_ = nullptr;
-  std::int64_t count_ = 0;
+  KeyRows rows_;  // the piece looked at last
+  KeyBlock<F> now_;
   std::size_t segment_ = 0;  // of the wanted ones, and the next key in it
   std::int64_t at_ = 0;
 };

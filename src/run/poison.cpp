@@ -1,3 +1,4 @@
+// The interpreter asked about every pair of a poisoned tile, until one explains it.
 #include "run/poison.h"
 
 #include <algorithm>
@@ -9,26 +10,21 @@
 namespace treadle::run {
 namespace {
 
-double element(const ConstView& view, std::int64_t offset) {
-  double value = 0;
-  base::visit_dtype(view.dtype(), [&](auto tag) {
-    value = static_cast<double>(base::load_as<typename decltype(tag)::type>(view.data(), offset));
-  });
-  return value;
-}
-
+// The score of a query and a key, given by position.
 double dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::int64_t q,
            std::int64_t kv) {
+  const layout::Extent& extent = problem.layout->extent();
   const ConstView& k = problem.k;
   const std::int64_t key_head = h / (problem.q.size(1) / k.size(1));
-  const std::int64_t from_q =
-      b * problem.q.stride(0) + h * problem.q.stride(1) + q * problem.q.stride(2);
-  const std::int64_t from_k =
-      (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) + kv * k.stride(2);
+  const std::int64_t from_q = b * problem.q.stride(0) + h * problem.q.stride(1) +
+                              (q - extent.queries.begin) * problem.q.stride(2);
+  const std::int64_t from_k = (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) +
+                              (kv - extent.keys.begin) * k.stride(2);
   double sum = 0;
   for (std::int64_t d = 0; d < k.size(3); ++d)
     sum +=
-        element(problem.q, from_q + d * problem.q.stride(3)) * element(k, from_k + d * k.stride(3));
+        base::load_double(problem.q.data(), problem.q.dtype(), from_q + d * problem.q.stride(3)) *
+        base::load_double(k.data(), k.dtype(), from_k + d * k.stride(3));
   return sum * problem.scale;
 }
 

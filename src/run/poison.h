@@ -1,11 +1,11 @@
-// Says why a tile met poison: by asking the interpreter, pair by pair.
+// Why a tile met poison: the interpreter is asked, pair by pair.
 #pragma once
 
 #include <vector>
 
 #include "ir/graph.h"
 #include "layout/layout.h"
-#include "run/forward.h"
+#include "run/poisoned.h"
 #include "treadle/view.h"
 
 namespace treadle::run {

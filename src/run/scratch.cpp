@@ -1,5 +1,7 @@
+// Workspaces: memory that grows as needed, and the pool they wait in.
 #include "run/scratch.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -35,9 +37,16 @@ Scratch::Lease Scratch::take() {
   return {*this, std::move(workspace)};
 }
 
-void Scratch::give(std::unique_ptr<Workspace> workspace) {
+void Scratch::give_back(std::unique_ptr<Workspace> workspace) {
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(workspace));
+}
+
+std::size_t Scratch::largest() {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& workspace : free_) bytes = std::max(bytes, workspace->bytes());
+  return bytes;
 }
 
 }  // namespace treadle::run

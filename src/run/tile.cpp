@@ -1,3 +1,4 @@
+// States cleared and merged.
 #include "run/tile.h"
 
 #include <algorithm>

@@ -110,11 +110,11 @@ TEST(Blocks, StretchesCoverTheRunsOnce) {
           block.push_back({key, key + 1, static_cast<std::int64_t>(i)});
         }
       }
-      std::vector<Stretch> stretches{{5, 6, true}};  // what was there goes
-      find_stretches(stretches, block, runs, next);
+      std::vector<BlockRun> stretches{{5, 6, true}};  // what was there goes
+      find_block_runs(stretches, block, runs, next);
       std::int64_t end = -1;
       bool full = false;
-      for (const Stretch& stretch : stretches) {
+      for (const BlockRun& stretch : stretches) {
         EXPECT_LT(stretch.begin, stretch.end);
         EXPECT_TRUE(stretch.begin > end || (stretch.begin == end && stretch.full != full));
         EXPECT_LE(stretch.end, static_cast<std::int64_t>(count));
@@ -132,13 +132,13 @@ TEST(Blocks, StretchesCoverTheRunsOnce) {
 }
 
 TEST(Blocks, NoBlockNoStretches) {
-  std::vector<Stretch> stretches{{0, 4, true}};
+  std::vector<BlockRun> stretches{{0, 4, true}};
   std::size_t next = 0;
   const std::vector<layout::Run> runs{{0, 10, true}};
-  find_stretches(stretches, {}, runs, next);
+  find_block_runs(stretches, {}, runs, next);
   EXPECT_TRUE(stretches.empty());
   const std::vector<Segment> block{{20, 30, 0}};
-  find_stretches(stretches, block, runs, next);
+  find_block_runs(stretches, block, runs, next);
   EXPECT_TRUE(stretches.empty());
   EXPECT_EQ(next, 1u);
 }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "api/held_layout.h"
+#include "backend/held_layout.h"
 #include "base/copy.h"
 #include "ir/print.h"
 #include "layout/build.h"

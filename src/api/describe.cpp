@@ -1,0 +1,85 @@
+// What a compiled function says about itself and about calls, without running one.
+#include <algorithm>
+#include <sstream>
+
+#include "api/call.h"
+#include "api/check.h"
+#include "api/compiled.h"
+#include "base/error.h"
+#include "ir/print.h"
+
+namespace treadle {
+namespace {
+
+// Each line on its own, by two columns to the right.
+std::string indented(const std::string& text) {
+  std::istringstream lines(text);
+  std::string result;
+  for (std::string line; std::getline(lines, line);) result += "  " + line + "\n";
+  return result;
+}
+
+Layout layout_of(const Attention::Compiled& compiled, const api::TensorShape& q,
+                 const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
+  const backend::Sizes sizes = api::check_inputs("layout", q, k, v);
+  const std::vector<const Capture*> bound = api::bind("layout", compiled.captures, call.captures);
+  return compiled.backend->layout(sizes, api::bindings_of(compiled.program, bound),
+                                  api::executor_of(call));
+}
+
+}  // namespace
+
+Layout Attention::layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
+                         const Call& call) const {
+  return layout_of(*compiled_, q, k, v, call);
+}
+
+Layout Attention::layout(const Inputs& inputs, const Call& call) const {
+  return layout_of(*compiled_, inputs.q, inputs.k, inputs.v, call);
+}
+
+Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
+  const backend::Sizes sizes = api::check_inputs("shapes", q, k, v);
+  const TensorSpec row(sizes.compute, {sizes.batch, sizes.heads, sizes.queries.count()});
+  return {.out = {q.dtype, {sizes.batch, sizes.heads, sizes.queries.count(), sizes.value_dim}},
+          .lse = row,
+          .max = row,
+          .dq = {q.dtype, q.shape},
+          .dk = {k.dtype, k.shape},
+          .dv = {v.dtype, v.shape},
+          .forward_scratch = compiled_->backend->forward_scratch(sizes),
+          .backward_scratch = compiled_->backend->backward_scratch(sizes)};
+}
+
+std::int64_t Shapes::saved_bytes(Save save) const {
+  if (save == Save::nothing) return 0;
+  const auto bytes = [](const TensorSpec& spec) {
+    return count_of(spec.shape) * static_cast<std::int64_t>(size_of(spec.dtype));
+  };
+  return bytes(out) + bytes(lse);
+}
+
+const Tensor& Backward::of(std::string_view name) const {
+  const auto found = std::ranges::find(captures, name, &CaptureGradient::name);
+  if (found == captures.end()) base::fail("backward: no gradient of \"{}\" was asked for", name);
+  return found->gradient;
+}
+
+std::vector<CaptureInfo> Attention::captures() const {
+  std::vector<CaptureInfo> infos;
+  for (const Capture& capture : compiled_->captures) {
+    const bool gradient =
+        std::ranges::find(compiled_->gradients, capture.name()) != compiled_->gradients.end();
+    infos.push_back({capture.name(), capture.view().dtype(), capture.view().rank(), gradient});
+  }
+  return infos;
+}
+
+std::string Attention::describe() const {
+  const backend::Program& program = compiled_->program;
+  return fmt::format("score mod:\n{}mask:\n{}derivative:\n{}",
+                     indented(ir::to_text(program.score_mod)), indented(ir::to_text(program.mask)),
+                     indented(ir::to_text(program.derivative)));
+}
+
+}  // namespace treadle

@@ -1,0 +1,79 @@
+// A Backend: what runs calls of a compiled attention function.
+//
+// compile() makes one from a Program; calls check and bind first (api/attention.cpp), so a backend
+// sees good input only. To add one: a folder beside cpu and reference that implements this class,
+// and a line in api/backends.cpp.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ir/joint.h"
+#include "layout/range.h"
+#include "treadle/attention.h"
+
+namespace treadle::backend {
+
+// What compile() made of a user's functions.
+struct Program {
+  ir::Graph score_mod;   // simplified; a float
+  ir::Graph mask;        // simplified; a bool
+  ir::Joint derivative;  // of the score mod by the score and the captures whose gradients are asked
+};
+
+// The numbers of a call: checked, and all that does not depend on data.
+struct Sizes {
+  std::int64_t batch = 0, heads = 0;          // of the queries
+  std::int64_t key_batch = 0, key_heads = 0;  // key_batch may be 1
+  layout::Range queries, keys;                // positions
+  std::int64_t dim = 0, value_dim = 0;
+  DType compute = DType::f32;  // of sums: f64 if an input is, else f32
+};
+
+// The memory of captures, by the slots of the graphs that read them.
+struct Bindings {
+  std::vector<ConstView> score_mod, mask, derivative;
+};
+
+// What all calls have. Requests refer to what the caller holds: they are for the time of a call.
+struct Request {
+  std::string_view name;  // of the call, in messages
+  Sizes sizes;
+  const Inputs& inputs;
+  double scale = 1;
+  const Bindings& bound;
+  const Layout& layout;  // empty, or one for these sizes and this mask
+  Executor& executor;
+};
+
+struct ForwardRequest : Request {
+  const ForwardViews& results;
+};
+
+struct BackwardRequest : Request {
+  const Saved& saved;
+  const ConstView& dout;
+  const std::optional<ConstView>& dlse;
+  const BackwardViews& results;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // The part of a call that depends on lengths and on what the mask's captures hold.
+  [[nodiscard]] virtual Layout layout(const Sizes& sizes, const Bindings& bound,
+                                      Executor& executor) const = 0;
+
+  // Nothing of the caller's is written before everything has succeeded.
+  virtual void forward(const ForwardRequest& request) const = 0;
+  virtual void backward(const BackwardRequest& request) const = 0;
+
+  // Bytes of working memory that a thread needs at most.
+  [[nodiscard]] virtual std::int64_t forward_scratch(const Sizes& sizes) const = 0;
+  [[nodiscard]] virtual std::int64_t backward_scratch(const Sizes& sizes) const = 0;
+};
+
+}  // namespace treadle::backend

@@ -1,0 +1,64 @@
+// Facts about each graph that a call evaluates; about the others there is nothing to check.
+#include "backend/cpu/call_facts.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace treadle::backend::cpu {
+namespace {
+
+bool is_true(const ir::Graph& mask) {
+  const ir::Node& node = mask[mask.output()];
+  return node.op == ir::Op::constant && node.boolean();
+}
+
+plan::ModFacts nothing_to_check() { return {.checked = false}; }
+
+}  // namespace
+
+Forms forms_of(const Program& program) {
+  Forms forms;
+  forms.score = plan::score_form(program.score_mod);
+  for (const ir::Slot& slot : forms.score.graph.slots()) {
+    const auto slots = program.score_mod.slots();
+    const auto found = std::ranges::find(slots, slot.name, &ir::Slot::name);
+    if (found == slots.end()) base::internal_error("the score mod has no slot {}", slot.name);
+    forms.score_slots.push_back(static_cast<std::size_t>(found - slots.begin()));
+  }
+  forms.sees_all = is_true(program.mask);
+  forms.derives = forms.score.kind == plan::ScoreForm::Kind::general ||
+                  !program.derivative.contributions.empty();
+  return forms;
+}
+
+std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
+  std::vector<ConstView> memory;
+  for (const std::size_t slot : forms.score_slots) memory.push_back(bound.score_mod[slot]);
+  return memory;
+}
+
+CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                             const layout::Layout& layout) {
+  CallFacts facts{nothing_to_check(), nothing_to_check(), nothing_to_check()};
+  const layout::Order& order = layout.tiles().order();
+  if (forms.score.kind != plan::ScoreForm::Kind::plain) {
+    facts.score =
+        plan::find_facts(forms.score.graph, score_memory(forms, bound), layout.extent(), order);
+  }
+  if (!forms.sees_all)
+    facts.mask = plan::find_facts(program.mask, bound.mask, layout.extent(), order);
+  return facts;
+}
+
+CallFacts find_backward_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                              const layout::Layout& layout) {
+  CallFacts facts = find_forward_facts(program, forms, bound, layout);
+  if (forms.derives) {
+    facts.derivative = plan::find_facts(program.derivative.graph, bound.derivative, layout.extent(),
+                                        layout.tiles().order());
+  }
+  return facts;
+}
+
+}  // namespace treadle::backend::cpu

@@ -1,0 +1,38 @@
+// What is proven about the mods of one call: part of what its kernels depend on.
+#pragma once
+
+#include <vector>
+
+#include "backend/backend.h"
+#include "layout/layout.h"
+#include "plan/mod_facts.h"
+#include "plan/score_form.h"
+
+namespace treadle::backend::cpu {
+
+struct CallFacts {
+  plan::ModFacts score, mask, derivative;
+
+  // Whether the call may fail at a pair.
+  [[nodiscard]] bool checked() const { return score.checked || mask.checked || derivative.checked; }
+};
+
+// The program as kernels evaluate it.
+struct Forms {
+  plan::ScoreForm score;
+  std::vector<std::size_t> score_slots;  // of the score mod's, those that `score` reads
+  bool sees_all = false;                 // the mask is true
+  bool derives = false;                  // the derivative is evaluated
+};
+
+Forms forms_of(const Program& program);
+
+// Captures of the score's form.
+std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound);
+
+CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                             const layout::Layout& layout);
+CallFacts find_backward_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                              const layout::Layout& layout);
+
+}  // namespace treadle::backend::cpu

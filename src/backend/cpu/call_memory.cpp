@@ -1,0 +1,162 @@
+// Where a call reads and writes, decided once per call.
+#include "backend/cpu/call_memory.h"
+
+#include <algorithm>
+
+#include "base/copy.h"
+#include "plan/capture_descriptors.h"
+
+namespace treadle::backend::cpu {
+namespace {
+
+// Whether a result lies where something is read.
+class Collision {
+ public:
+  void written(const View& view) { written_.push_back(memory_of(view)); }
+  void read(const ConstView& view) {
+    const MemoryRange range = memory_of(view);
+    found_ = found_ ||
+             std::ranges::any_of(written_, [&](const MemoryRange& w) { return w.overlaps(range); });
+  }
+  void read(const Inputs& inputs) {
+    read(inputs.q);
+    read(inputs.k);
+    read(inputs.v);
+  }
+  void read(const std::vector<ConstView>& views) {
+    for (const ConstView& view : views) read(view);
+  }
+  [[nodiscard]] bool found() const { return found_; }
+
+ private:
+  std::vector<MemoryRange> written_;
+  bool found_ = false;
+};
+
+bool collides(const ForwardRequest& call) {
+  Collision collision;
+  collision.written(call.results.out);
+  if (call.results.lse) collision.written(*call.results.lse);
+  if (call.results.max) collision.written(*call.results.max);
+  collision.read(call.inputs);
+  collision.read(call.bound.score_mod);
+  collision.read(call.bound.mask);
+  return collision.found();
+}
+
+bool collides(const BackwardRequest& call) {
+  Collision collision;
+  collision.written(call.results.dq);
+  collision.written(call.results.dk);
+  collision.written(call.results.dv);
+  for (const CaptureView& capture : call.results.captures) collision.written(capture.gradient);
+  collision.read(call.inputs);
+  collision.read(call.saved.out);
+  collision.read(call.saved.lse);
+  collision.read(call.dout);
+  if (call.dlse) collision.read(*call.dlse);
+  for (const auto* views : {&call.bound.score_mod, &call.bound.mask, &call.bound.derivative})
+    collision.read(*views);
+  return collision.found();
+}
+
+PlacedResult rows_at(const View& view, bool in_private) {
+  return {view, in_private || !has_contiguous_rows(view)};
+}
+
+std::optional<PlacedResult> place(const std::optional<View>& view, bool in_private) {
+  if (!view) return std::nullopt;
+  return PlacedResult(*view, in_private);
+}
+
+}  // namespace
+
+ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail)
+    : score_captures_(score_memory(forms, call.bound)),
+      q_(call.inputs.q),
+      k_(call.inputs.k),
+      v_(call.inputs.v),
+      keys_(k_.view(), v_.view(), call.sizes.keys.begin),
+      private_(may_fail || collides(call)),
+      out_(rows_at(call.results.out, private_)),
+      lse_(place(call.results.lse, private_)),
+      max_(place(call.results.max, private_)) {}
+
+run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call,
+                                           const layout::Layout& layout) const {
+  const auto view_of = [](const std::optional<PlacedResult>& result) {
+    return result ? std::optional<View>(result->view()) : std::nullopt;
+  };
+  return {.q = q_.view(),
+          .keys = keys_,
+          .out = out_.view(),
+          .lse = view_of(lse_),
+          .max = view_of(max_),
+          .scale = call.scale,
+          .layout = layout,
+          .score_captures = plan::capture_descriptors(score_captures_),
+          .mask_captures = plan::capture_descriptors(call.bound.mask)};
+}
+
+void ForwardMemory::deliver() const {
+  out_.deliver();
+  if (lse_) lse_->deliver();
+  if (max_) max_->deliver();
+}
+
+BackwardMemory::BackwardMemory(const BackwardRequest& call, const Program& program,
+                               const Forms& forms, bool may_fail)
+    : score_captures_(score_memory(forms, call.bound)),
+      private_(may_fail || collides(call)),
+      dq_(rows_at(call.results.dq, private_)),
+      dk_(rows_at(call.results.dk, private_)),
+      dv_(rows_at(call.results.dv, private_)),
+      captures_(program.derivative, call.results.captures, call.sizes.compute, !private_,
+                call.executor),
+      q_(call.inputs.q),
+      k_(call.inputs.k),
+      v_(call.inputs.v),
+      out_(call.saved.out),
+      dout_(call.dout),
+      keys_(k_.view(), v_.view(), call.sizes.keys.begin) {}
+
+std::vector<plan::CaptureReach> BackwardMemory::reaches() const {
+  std::vector<plan::CaptureReach> reaches;
+  for (const run::CapturedSum& sum : captures_.sums()) reaches.push_back(sum.reach);
+  return reaches;
+}
+
+run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call,
+                                             const layout::Layout& layout) const {
+  return {.q = q_.view(),
+          .out = out_.view(),
+          .dout = dout_.view(),
+          .keys = keys_,
+          .lse = call.saved.lse,
+          .dlse = call.dlse,
+          .dq = dq_.view(),
+          .dk = dk_.view(),
+          .dv = dv_.view(),
+          .scale = call.scale,
+          .layout = layout,
+          .score_captures = plan::capture_descriptors(score_captures_),
+          .mask_captures = plan::capture_descriptors(call.bound.mask),
+          .derivative_captures = plan::capture_descriptors(call.bound.derivative),
+          .captured = captures_.sums(),
+          .gradient_strides = captures_.strides()};
+}
+
+void BackwardMemory::deliver() const {
+  for (const PlacedResult* result : {&dq_, &dk_, &dv_}) result->deliver();
+  captures_.deliver();
+}
+
+void fill_with_zeros(const BackwardViews& results) {
+  const auto clear = [](const View& view) { base::copy(view, Tensor(view.dtype(), view.shape())); };
+  clear(results.dq);
+  clear(results.dk);
+  clear(results.dv);
+  for (const CaptureView& capture : results.captures) clear(capture.gradient);
+}
+
+}  // namespace treadle::backend::cpu

@@ -1,0 +1,60 @@
+// The memory of a call: inputs as kernels want them, and where results are computed.
+//
+// A call that may fail at a pair, or whose results lie where it reads, computes in private memory
+// and copies when all has succeeded.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "backend/cpu/call_facts.h"
+#include "backend/cpu/capture_sums.h"
+#include "backend/cpu/placed.h"
+#include "run/backward.h"
+#include "run/forward.h"
+
+namespace treadle::backend::cpu {
+
+class ForwardMemory {
+ public:
+  ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail);
+
+  [[nodiscard]] const run::KeySource& keys() const { return keys_; }
+  // Valid as long as this, the call and the layout are.
+  [[nodiscard]] run::ForwardProblem problem(const ForwardRequest& call,
+                                            const layout::Layout& layout) const;
+  void deliver() const;
+
+ private:
+  std::vector<ConstView> score_captures_;
+  RowInput q_, k_, v_;
+  run::TensorKeys keys_;
+  bool private_;
+  PlacedResult out_;
+  std::optional<PlacedResult> lse_, max_;
+};
+
+class BackwardMemory {
+ public:
+  BackwardMemory(const BackwardRequest& call, const Program& program, const Forms& forms,
+                 bool may_fail);
+
+  [[nodiscard]] const run::KeySource& keys() const { return keys_; }
+  [[nodiscard]] std::vector<plan::CaptureReach> reaches() const;
+  [[nodiscard]] run::BackwardProblem problem(const BackwardRequest& call,
+                                             const layout::Layout& layout) const;
+  void deliver() const;
+
+ private:
+  std::vector<ConstView> score_captures_;
+  bool private_;
+  PlacedResult dq_, dk_, dv_;
+  CaptureSums captures_;
+  RowInput q_, k_, v_, out_, dout_;
+  run::TensorKeys keys_;
+};
+
+// Zeros, for a call that has no pairs at all.
+void fill_with_zeros(const BackwardViews& results);
+
+}  // namespace treadle::backend::cpu

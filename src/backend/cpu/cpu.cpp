@@ -1,0 +1,106 @@
+// What the CPU backend prepares when compiled, and what it says about calls without running them.
+#include "backend/cpu/cpu.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "backend/cpu/process.h"
+#include "backend/held_layout.h"
+#include "base/dump.h"
+#include "base/error.h"
+#include "layout/build.h"
+#include "layout/choose.h"
+#include "run/backward.h"
+#include "run/forward.h"
+#include "run/poison.h"
+
+namespace treadle::backend::cpu {
+
+plan::Target target_named(const std::string& name) {
+  plan::Target target = plan::host_target();
+  if (name.empty() || name == target.name) return target;
+  plan::Target wanted = plan::find_target(name);
+  const std::vector<std::string> runnable = plan::runnable_targets();
+  if (std::ranges::find(runnable, name) == runnable.end()) {
+    base::fail("compile: the target is \"{}\", which this processor cannot run; it runs {}", name,
+               fmt::join(runnable, ", "));
+  }
+  wanted.l1 = target.l1;
+  wanted.l2 = target.l2;
+  wanted.cores = target.cores;
+  return wanted;
+}
+
+Cpu::Cpu(Program program, const std::string& target, std::unique_ptr<const Backend> exact)
+    : program_(std::move(program)),
+      forms_(forms_of(program_)),
+      target_(target_named(target)),
+      exact_(std::move(exact)),
+      kernels_(process().engine, program_, forms_) {}
+
+Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, Executor& executor) const {
+  const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  const layout::Mask mask{program_.mask, bound.mask};
+  const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
+  const layout::Choice choice = layout::choose_order(mask, extent, weights, executor);
+  const layout::Tiles tiles(choice.order, extent.queries, choice.height);
+  auto held = std::make_shared<Layout::Held>();
+  held->layout = layout::build(mask, extent, tiles, executor);
+  held->mask = program_.mask.hash();
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, "runs per tile", layout::to_text(held->layout));
+  return Layout(std::move(held));
+}
+
+std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
+  const plan::TilePlan plan =
+      plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, plan::most_vectors);
+  return run::forward_scratch(plan, plan::tiles_per_group(plan, true));
+}
+
+std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
+  const auto contributions = static_cast<std::int64_t>(program_.derivative.contributions.size());
+  const std::int64_t keys =
+      plan::schedule_backward(sizes.key_batch, sizes.key_heads, sizes.keys, {}).longest;
+  // Tiles of fewer vectors come in larger groups.
+  std::int64_t most = 0;
+  for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
+    const plan::TilePlan plan =
+        plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, vectors);
+    most = std::max(most, run::backward_scratch(plan, keys, contributions));
+  }
+  return most;
+}
+
+void Cpu::explain(const Request& call, const layout::Layout& layout,
+                  const run::Poisoned& where) const {
+  run::report({.q = call.inputs.q,
+               .k = call.inputs.k,
+               .scale = call.scale,
+               .score_mod = program_.score_mod,
+               .score_memory = call.bound.score_mod,
+               .mask = program_.mask,
+               .mask_memory = call.bound.mask,
+               .layout = &layout},
+              where);
+}
+
+ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
+  return {.target = target_,
+          .q = call.inputs.q.dtype(),
+          .k = call.inputs.k.dtype(),
+          .v = call.inputs.v.dtype(),
+          .compute = call.sizes.compute,
+          .dim = call.sizes.dim,
+          .value_dim = call.sizes.value_dim,
+          .score_facts = facts.score,
+          .mask_facts = facts.mask};
+}
+
+std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target,
+                                        std::unique_ptr<const Backend> exact) {
+  return std::make_unique<Cpu>(program, target, std::move(exact));
+}
+
+}  // namespace treadle::backend::cpu

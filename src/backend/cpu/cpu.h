@@ -1,0 +1,46 @@
+// Backend::cpu: kernels compiled for this machine. call.cpp shows a call, stage by stage.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/backend.h"
+#include "backend/cpu/call_facts.h"
+#include "backend/cpu/kernel_sets.h"
+#include "plan/target.h"
+#include "run/poisoned.h"
+
+namespace treadle::backend::cpu {
+
+class Cpu final : public Backend {
+ public:
+  // An empty target name is the machine's own. `exact` runs what meets a NaN in a backward call:
+  // it decides where the NaN belongs.
+  Cpu(Program program, const std::string& target, std::unique_ptr<const Backend> exact);
+
+  [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
+                              Executor& executor) const override;
+  void forward(const ForwardRequest& call) const override;
+  void backward(const BackwardRequest& call) const override;
+  [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
+  [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
+
+ private:
+  [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts) const;
+  [[noreturn]] void explain(const Request& call, const layout::Layout& layout,
+                            const run::Poisoned& where) const;
+
+  const Program program_;
+  const Forms forms_;
+  const plan::Target target_;
+  const std::unique_ptr<const Backend> exact_;
+  mutable KernelSets kernels_;
+};
+
+// The machine's own target for an empty name, else one that it can run; throws treadle::Error.
+plan::Target target_named(const std::string& name);
+
+std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target,
+                                        std::unique_ptr<const Backend> exact);
+
+}  // namespace treadle::backend::cpu

@@ -1,0 +1,158 @@
+// From kinds of calls to specs of kernels, each compiled when first needed.
+#include "backend/cpu/kernel_sets.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/dump.h"
+#include "plan/separable.h"
+
+namespace treadle::backend::cpu {
+namespace {
+
+// The kernel of a spec, which is made when the kernel is: it holds graphs.
+template <class Args, class MakeSpec>
+void set(run::LazyKernel<Args>& kernel, jit::Engine& engine, MakeSpec make_spec) {
+  kernel.set([&engine, make_spec = std::move(make_spec)] { return engine.get(make_spec()); });
+}
+
+plan::TransposeSpec transpose_spec(const plan::TilePlan& plan, std::int64_t length,
+                                   std::int64_t row, bool to_rows) {
+  return {.target = plan.target,
+          .compute = plan.compute,
+          .width = plan.width(),
+          .length = length,
+          .row = row,
+          .to_rows = to_rows};
+}
+
+void set_copy(run::CopyKernel& kernel, jit::Engine& engine, const plan::CopySpec& spec) {
+  set(kernel, engine, [spec] { return spec; });
+}
+
+void set_transpose(run::LazyKernel<plan::TransposeArgs>& kernel, jit::Engine& engine,
+                   const plan::TransposeSpec& spec) {
+  set(kernel, engine, [spec] { return spec; });
+}
+
+plan::TilePlan plan_of(const ForwardKind& kind, int vectors) {
+  return plan::plan_tile(kind.target, kind.compute, kind.dim, kind.value_dim, vectors);
+}
+
+}  // namespace
+
+plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
+                                     const ForwardKind& kind, const ForwardVariant& variant) {
+  return {.plan = plan_of(kind, variant.vectors),
+          .score = forms.score,
+          .score_facts = kind.score_facts,
+          .masked = variant.masked,
+          .mask = variant.masked ? program.mask : ir::Graph(),
+          .mask_facts = kind.mask_facts,
+          .exact_nonfinite = variant.exact_nonfinite};
+}
+
+std::shared_ptr<const run::ForwardKernels> KernelSets::make(const ForwardKind& kind) const {
+  auto kernels = std::make_shared<run::ForwardKernels>();
+  kernels->compute = kind.compute;
+  kernels->query_factor = forms_.score.factor();
+  for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
+    run::ForwardKernels::OfTile& tile = kernels->tiles[static_cast<std::size_t>(vectors - 1)];
+    tile.plan = plan_of(kind, vectors);
+    const auto block = [&](run::LazyKernel<plan::ForwardKernelArgs>& kernel, bool masked,
+                           bool exact) {
+      set(kernel, engine_, [this, kind, variant = ForwardVariant{vectors, masked, exact}] {
+        return forward_spec(program_, forms_, kind, variant);
+      });
+    };
+    block(tile.full, false, false);
+    block(tile.masked, true, false);
+    block(tile.exact_full, false, true);
+    block(tile.exact_masked, true, true);
+    set_transpose(tile.queries_to_lanes, engine_,
+                  transpose_spec(tile.plan, kind.dim, kind.dim, false));
+    set_transpose(tile.sums_to_rows, engine_,
+                  transpose_spec(tile.plan, kind.value_dim, kind.value_dim, true));
+  }
+  const DType element = kernels->widest().plan.keys.element;
+  set_copy(kernels->load_q, engine_, {kind.target, kind.q, kind.compute, kind.dim});
+  set_copy(kernels->load_k, engine_, {kind.target, kind.k, element, kind.dim});
+  set_copy(kernels->load_v, engine_, {kind.target, kind.v, element, kind.value_dim});
+  set_copy(kernels->store_out, engine_, {kind.target, kind.compute, kind.q, kind.value_dim});
+  if (base::dump_wanted(base::Dump::plan)) {
+    base::dump(base::Dump::plan, "forward",
+               to_text(kind.target) + "\n" + to_text(kernels->widest().plan) + "\n");
+  }
+  return kernels;
+}
+
+std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind& kind) const {
+  const ForwardKind& forward = kind.forward;
+  auto kernels = std::make_shared<run::BackwardKernels>();
+  const plan::TilePlan plan = plan_of(forward, kind.vectors);
+  kernels->plan = plan;
+  kernels->query_factor = forms_.score.factor();
+  for (const ir::Contribution& contribution : program_.derivative.contributions) {
+    kernels->separable.push_back(plan::is_separable(program_.derivative.graph, contribution));
+  }
+  const auto block = [&](run::LazyKernel<plan::BackwardKernelArgs>& kernel, bool masked) {
+    set(kernel, engine_, [this, kind, plan, masked] {
+      return plan::BackwardKernelSpec{.plan = plan,
+                                      .score = forms_.score,
+                                      .score_facts = kind.forward.score_facts,
+                                      .derivative = program_.derivative,
+                                      .derivative_facts = kind.derivative_facts,
+                                      .masked = masked,
+                                      .mask = masked ? program_.mask : ir::Graph(),
+                                      .mask_facts = kind.forward.mask_facts};
+    });
+  };
+  block(kernels->full, false);
+  block(kernels->masked, true);
+  kernels->dk_spec = plan::plan_reduce(plan, forward.dim);
+  kernels->dv_spec = plan::plan_reduce(plan, forward.value_dim);
+  set(kernels->sum_dk, engine_, [spec = kernels->dk_spec] { return spec; });
+  set(kernels->sum_dv, engine_, [spec = kernels->dv_spec] { return spec; });
+  const std::int64_t row = plan::padded(plan, forward.dim);
+  const std::int64_t value_row = plan::padded(plan, forward.value_dim);
+  set_transpose(kernels->queries_to_lanes, engine_, transpose_spec(plan, forward.dim, row, false));
+  set_transpose(kernels->dout_to_lanes, engine_,
+                transpose_spec(plan, forward.value_dim, value_row, false));
+  set_transpose(kernels->dq_to_rows, engine_, transpose_spec(plan, forward.dim, forward.dim, true));
+  const auto copy = [&](run::CopyKernel& kernel, DType from, DType to, std::int64_t length) {
+    set_copy(kernel, engine_, {forward.target, from, to, length});
+  };
+  copy(kernels->load_q, forward.q, plan.compute, forward.dim);
+  copy(kernels->load_k, forward.k, plan.keys.element, forward.dim);
+  copy(kernels->load_v, forward.v, plan.keys.element, forward.value_dim);
+  copy(kernels->load_out, forward.q, plan.compute, forward.value_dim);
+  copy(kernels->store_dq, plan.compute, forward.q, forward.dim);
+  copy(kernels->store_dk, plan.compute, forward.k, forward.dim);
+  copy(kernels->store_dv, plan.compute, forward.v, forward.value_dim);
+  return kernels;
+}
+
+template <class Kind, class Kernels>
+std::shared_ptr<const Kernels> KernelSets::find_or_make(std::vector<Known<Kind, Kernels>>& known,
+                                                        const Kind& kind) {
+  const auto find = [&] { return std::ranges::find(known, kind, &Known<Kind, Kernels>::kind); };
+  {
+    const std::shared_lock lock(mutex_);
+    if (const auto found = find(); found != known.end()) return found->kernels;
+  }
+  std::shared_ptr<const Kernels> made = make(kind);
+  const std::unique_lock lock(mutex_);
+  if (const auto found = find(); found != known.end()) return found->kernels;
+  known.push_back({kind, made});
+  return made;
+}
+
+std::shared_ptr<const run::ForwardKernels> KernelSets::forward(const ForwardKind& kind) {
+  return find_or_make(forward_, kind);
+}
+
+std::shared_ptr<const run::BackwardKernels> KernelSets::backward(const BackwardKind& kind) {
+  return find_or_make(backward_, kind);
+}
+
+}  // namespace treadle::backend::cpu

@@ -1,0 +1,40 @@
+// A tile of a backward task: its queries and incoming gradients, as rows and as lanes, and its dQ.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "plan/schedule.h"
+#include "run/backward.h"
+#include "run/queries.h"
+#include "run/row_terms.h"
+
+namespace treadle::run {
+
+template <class F>
+struct BackwardTile {
+  std::int64_t b = 0;
+  plan::Entry entry;
+  std::int64_t place = 0;  // where its dQ is delivered
+  std::span<const layout::Run> runs;
+  std::size_t next_run = 0;  // the first that may reach into the next block
+
+  // Memory, [dim][width] and so on. Rows of the tiles of a group lie one after the other.
+  struct Room {
+    Queries queries;
+    F *q_lanes = nullptr, *dout_lanes = nullptr;  // Q^T, scaled; dO^T
+    F *q_rows = nullptr, *dout_rows = nullptr;    // padded
+    F *lse2 = nullptr, *delta = nullptr;          // [width]
+    F* dq = nullptr;
+
+    static Room carve(Carver& carver, const plan::TilePlan& plan);
+  };
+  Room room;
+
+  // Loads everything; lanes without a query are zeros that weigh nothing. dQ begins at zero.
+  // `factors` is room for a number per lane.
+  void load(const BackwardKernels& kernels, const BackwardProblem& problem,
+            const RowTerms<F>& terms, F* factors) const;
+};
+
+}  // namespace treadle::run

@@ -1,0 +1,29 @@
+// The rows of a call's own K and V: one regular piece per batch and head.
+#include "run/key_source.h"
+
+#include "run/rows.h"
+
+namespace treadle::run {
+namespace {
+
+bool is_contiguous(const ConstView& view) {
+  return view.stride(2) == view.size(3) || view.size(2) <= 1;
+}
+
+}  // namespace
+
+KeyRows TensorKeys::rows(std::int64_t b, std::int64_t key_head, std::int64_t) const {
+  const std::int64_t batch = k_.size(0) == 1 ? 0 : b;
+  return {.begin = first_,
+          .end = first_ + k_.size(2),
+          .keys = rows_of(k_, batch, key_head),
+          .values = rows_of(v_, batch, key_head),
+          .key_stride = row_bytes(k_),
+          .value_stride = row_bytes(v_)};
+}
+
+bool TensorKeys::needs_copy(DType compute) const {
+  return k_.dtype() != compute || v_.dtype() != compute || !is_contiguous(k_) || !is_contiguous(v_);
+}
+
+}  // namespace treadle::run

@@ -1,0 +1,22 @@
+// The first poisoned tile, by the order of batches, heads and tiles.
+#include "run/poisoned.h"
+
+namespace treadle::run {
+
+void FirstPoisoned::report(const Poisoned& where) {
+  const std::int64_t here =
+      (where.b * layout_.extent().heads + where.h) * layout_.tiles().count() + where.tile;
+  std::int64_t known = first_.load();
+  while ((known < 0 || here < known) && !first_.compare_exchange_weak(known, here)) {
+  }
+}
+
+std::optional<Poisoned> FirstPoisoned::found() const {
+  const std::int64_t first = first_.load();
+  if (first < 0) return std::nullopt;
+  const std::int64_t tiles = layout_.tiles().count();
+  const std::int64_t heads = layout_.extent().heads;
+  return Poisoned{first / tiles / heads, first / tiles % heads, first % tiles};
+}
+
+}  // namespace treadle::run

@@ -1,0 +1,38 @@
+// Where a call met poison: it read outside a captured buffer, or divided by zero, at a visible pair.
+// Then nothing that was written means anything.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "layout/layout.h"
+
+namespace treadle::run {
+
+struct Poisoned {
+  std::int64_t b = 0, h = 0, tile = 0;
+};
+
+// The first poisoned tile of a call, whichever thread meets it.
+class FirstPoisoned {
+ public:
+  explicit FirstPoisoned(const layout::Layout& layout) : layout_(layout) {}
+
+  // Takes note of a tile if a kernel has set `flag`, and clears it.
+  void note(std::int64_t& flag, const Poisoned& where) {
+    if (flag != 0) [[unlikely]] {
+      flag = 0;
+      report(where);
+    }
+  }
+  [[nodiscard]] std::optional<Poisoned> found() const;
+
+ private:
+  void report(const Poisoned& where);
+
+  const layout::Layout& layout_;
+  std::atomic<std::int64_t> first_{-1};  // batches, heads and tiles counted through; -1: none
+};
+
+}  // namespace treadle::run

@@ -1,0 +1,22 @@
+// Which queries a tile holds.
+#include "run/queries.h"
+
+#include <algorithm>
+
+namespace treadle::run {
+
+Queries Queries::carve(Carver& carver, std::int64_t width) {
+  return {carver.take<std::int32_t>(width), carver.take<std::int32_t>(width)};
+}
+
+void Queries::find(const layout::Layout& layout, std::int64_t tile, std::int64_t first,
+                   std::int64_t count, std::int64_t width) const {
+  const layout::Tiles& tiles = layout.tiles();
+  for (std::int64_t i = 0; i < width; ++i) {
+    const std::int64_t position = tiles.query(tile, first + std::min(i, count - 1));
+    positions[i] = static_cast<std::int32_t>(position);
+    rows[i] = static_cast<std::int32_t>(position - layout.extent().queries.begin);
+  }
+}
+
+}  // namespace treadle::run

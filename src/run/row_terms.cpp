@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <limits>
+#include <numbers>
+
+#include "base/parallel.h"
+#include "run/rows.h"
+// lse2 and delta of all queries, some rows at a time.
+#include "run/row_terms.h"
+
+namespace treadle::run {
+namespace {
+
+constexpr std::int64_t rows_at_once = 32;
+constexpr std::int64_t rows_of_task = 512;
+
+// In eight chains, whose order is fixed.
+template <class F>
+F product(const F* a, const F* b, std::int64_t count) {
+  F chains[8] = {};
+  const std::int64_t whole = count / 8 * 8;
+  for (std::int64_t i = 0; i < whole; i += 8)
+    for (std::int64_t j = 0; j < 8; ++j) chains[j] += a[i + j] * b[i + j];
+  for (std::int64_t i = whole; i < count; ++i) chains[i - whole] += a[i] * b[i];
+  for (std::int64_t step = 4; step > 0; step /= 2)
+    for (std::int64_t j = 0; j < step; ++j) chains[j] += chains[j + step];
+  return chains[0];
+}
+
+template <class F>
+class TermFinder {
+ public:
+  TermFinder(const BackwardKernels& kernels, const BackwardProblem& problem, Workspace& work)
+      : kernels_(kernels), problem_(problem), value_dim_(kernels.plan.value_dim) {
+    work.carve([&](Carver& carver) {
+      out_ = carver.take<F>(rows_at_once * value_dim_);
+      gradients_ = carver.take<F>(rows_at_once * value_dim_);
+    });
+  }
+
+  // Those from `first` on of a head; `to` holds all of the head.
+  void find(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
+            const RowTerms<F>& to) {
+    load(problem_.out, b, h, first, count, out_);
+    load(problem_.dout, b, h, first, count, gradients_);
+    const auto value = [&](const ConstView& view, std::int64_t i) {
+      const std::int64_t offset = b * view.stride(0) + h * view.stride(1) + i * view.stride(2);
+      return static_cast<const F*>(view.data())[offset];
+    };
+    constexpr F infinity = std::numeric_limits<F>::infinity();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const F lse = value(problem_.lse, first + i);
+      to.lse2[first + i] = lse == -infinity
+                               ? infinity
+                               : static_cast<F>(static_cast<double>(lse) * std::numbers::log2e);
+      F delta = product(gradients_ + i * value_dim_, out_ + i * value_dim_, value_dim_);
+      if (problem_.dlse) delta -= value(*problem_.dlse, first + i);
+      to.delta[first + i] = delta;
+    }
+  }
+
+ private:
+  void load(const ConstView& view, std::int64_t b, std::int64_t h, std::int64_t first,
+            std::int64_t count, F* to) {
+    kernels_.load_out({.source = rows_of(view, b, h) + first * row_bytes(view),
+                       .source_stride = row_bytes(view),
+                       .source_index = nullptr,
+                       .target = to,
+                       .target_stride = value_dim_ * static_cast<std::int64_t>(sizeof(F)),
+                       .target_index = nullptr,
+                       .count = count});
+  }
+
+  const BackwardKernels& kernels_;
+  const BackwardProblem& problem_;
+  std::int64_t value_dim_;
+  F *out_ = nullptr, *gradients_ = nullptr;
+};
+
+}  // namespace
+
+template <class F>
+void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
+                const BackwardProblem& problem, Executor& executor, Scratch& scratch) {
+  const std::int64_t heads = problem.q.size(1);
+  const std::int64_t queries = problem.q.size(2);
+  const std::int64_t tasks = (queries + rows_of_task - 1) / rows_of_task;
+  base::parallel_for(executor, problem.q.size(0) * heads * tasks, [&](std::int64_t number) {
+    const Scratch::Lease workspace = scratch.take();
+    TermFinder<F> finder(kernels, problem, *workspace);
+    const std::int64_t head = number / tasks;  // of all batches
+    const std::int64_t begin = number % tasks * rows_of_task;
+    const std::int64_t end = std::min(begin + rows_of_task, queries);
+    const RowTerms<F> to{terms.lse2 + head * queries, terms.delta + head * queries};
+    for (std::int64_t first = begin; first < end; first += rows_at_once) {
+      finder.find(head / heads, head % heads, first, std::min(rows_at_once, end - first), to);
+    }
+  });
+}
+
+template void find_terms(const RowTerms<float>&, const BackwardKernels&, const BackwardProblem&,
+                         Executor&, Scratch&);
+template void find_terms(const RowTerms<double>&, const BackwardKernels&, const BackwardProblem&,
+                         Executor&, Scratch&);
+
+}  // namespace treadle::run

@@ -1,0 +1,19 @@
+// The two terms that the backward needs of every query, found before its tasks begin.
+#pragma once
+
+#include "run/backward.h"
+
+namespace treadle::run {
+
+// By batch, head and query, contiguous.
+template <class F>
+struct RowTerms {
+  F* lse2 = nullptr;   // lse in powers of two; inf where nothing was seen
+  F* delta = nullptr;  // rowsum(dO * O) - dlse
+};
+
+template <class F>
+void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
+                const BackwardProblem& problem, Executor& executor, Scratch& scratch);
+
+}  // namespace treadle::run

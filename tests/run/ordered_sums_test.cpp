@@ -1,0 +1,53 @@
+#include "run/ordered_sums.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace treadle::run {
+namespace {
+
+// Sums of floats of very different sizes show in which order they were added.
+TEST(OrderedSums, AddsInTheOrderOfChunks) {
+  constexpr int chunks = 7;
+  std::mt19937 random(1);
+  std::vector<float> parts(chunks);
+  for (int c = 0; c < chunks; ++c)
+    parts[static_cast<std::size_t>(c)] = std::ldexp(1.3F, 5 * c) * (c % 2 == 0 ? 1 : -1);
+  float expected = 0;
+  for (const float part : parts) expected += part;
+  std::vector<int> order(chunks);
+  std::iota(order.begin(), order.end(), 0);
+  for (int round = 0; round < 50; ++round) {
+    std::shuffle(order.begin(), order.end(), random);
+    float sums[2];
+    OrderedSums<float> over(sums, 2, 1, chunks);
+    const float* sum = nullptr;
+    for (const int c : order) {
+      ASSERT_EQ(sum, nullptr);
+      sum = over.deliver(1, c, &parts[static_cast<std::size_t>(c)]);
+    }
+    ASSERT_NE(sum, nullptr);
+    EXPECT_EQ(*sum, expected);
+  }
+}
+
+TEST(OrderedSums, PartsMayBeMissing) {
+  const float part = 3;
+  float sums[2];
+  OrderedSums<float> some(sums, 1, 1, 3);
+  EXPECT_EQ(some.deliver(0, 2, nullptr), nullptr);
+  EXPECT_EQ(some.deliver(0, 0, nullptr), nullptr);
+  EXPECT_EQ(*some.deliver(0, 1, &part), 3);
+  OrderedSums<float> none(sums, 1, 2, 1);
+  const float* zeros = none.deliver(0, 0, nullptr);
+  EXPECT_EQ(zeros[0], 0);
+  EXPECT_EQ(zeros[1], 0);
+}
+
+}  // namespace
+}  // namespace treadle::run
