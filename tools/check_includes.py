@@ -5,6 +5,7 @@
   - src/reference defines what is right, so it leans on nothing that it judges: only on ir and base
   - LLVM is known only to emit/llvm and jit
   - a public header includes only "treadle/..." and the standard library; treadle/dlpack.h also <dlpack/dlpack.h>
+  - the Python module, python/src, includes "treadle/...", "api/...", headers of its own and other people's
 
 Tests are free. Prints each offence as file:line: message and exits with 1 if there is one.
 """
@@ -56,10 +57,19 @@ def fault_in_public(name, path, quoted):
     return None
 
 
+def fault_in_python(path, quoted, own, folders):
+    if path.startswith(("treadle/", "api/")) or (quoted and path in own):
+        return None
+    if quoted or folder_of(path, folders) or path.startswith(("llvm/", "llvm-c/")):
+        return f'the Python module includes only "treadle/...", "api/..." and headers of its own, not {path}'
+    return None
+
+
 def offences(root):
     """Yields "file:line: message"."""
     folders = read_folders(root)
-    for top in ("include/treadle", "src"):
+    own = {file.name for file in (root / "python/src").glob("*.h")}
+    for top in ("include/treadle", "src", "python/src"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in SUFFIXES:
                 continue
@@ -73,7 +83,12 @@ def offences(root):
                 if not found:
                     continue
                 quoted, path = found[1] == '"', found[2]
-                fault = fault_in_src(here, path, quoted, folders) if top == "src" else fault_in_public(name, path, quoted)
+                if top == "src":
+                    fault = fault_in_src(here, path, quoted, folders)
+                elif top == "python/src":
+                    fault = fault_in_python(path, quoted, own, folders)
+                else:
+                    fault = fault_in_public(name, path, quoted)
                 if fault:
                     yield f"{top}/{name}:{number}: {fault}"
 
@@ -94,6 +109,10 @@ def self_test(root):
         ("include/treadle/a.h", '#include "treadle/view.h"'),
         ("include/treadle/a.h", "#include <vector>"),
         ("include/treadle/dlpack.h", "#include <dlpack/dlpack.h>"),
+        ("python/src/a.cpp", '#include "api/inspect.h"'),
+        ("python/src/a.cpp", '#include "treadle/attention.h"'),
+        ("python/src/a.cpp", "#include <nanobind/nanobind.h>"),
+        ("python/src/a.h", '#include "a.h"'),
     ]
     bad = [
         ("src/base/a.h", '#include "ir/graph.h"'),
@@ -109,6 +128,12 @@ def self_test(root):
         ("include/treadle/a.h", '#include "ir/graph.h"'),
         ("include/treadle/a.h", "#include <fmt/format.h>"),
         ("include/treadle/a.h", "#include <dlpack/dlpack.h>"),
+        ("python/src/a.cpp", '#include "ir/parse.h"'),
+        ("python/src/a.cpp", "#include <layout/build.h>"),
+        ("python/src/a.cpp", '#include "base/error.h"'),
+        ("python/src/a.cpp", "#include <llvm/IR/Module.h>"),
+        ("python/src/a.cpp", '#include "../../src/ir/parse.h"'),
+        ("python/src/a.cpp", '#include "other.h"'),
     ]
     for file, line in good + bad:
         with tempfile.TemporaryDirectory() as scratch:

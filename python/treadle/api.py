@@ -131,8 +131,5 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: in
 def explain(score_mod=None, mask_mod=None, sizes: tuple = (1, 1, 1024, 1024)) -> str:
     """What Treadle makes of mods: their graphs, simplified."""
     program = trace(score_mod, mask_mod, sizes)
-    text = function_for(program, (), None, False).describe()
-    score = text.split("score mod:\n")[1].split("mask:\n")
-    mask = score[1].split("derivative:\n")[0]
-    lines = [line[2:] for line in (mask if score_mod is None else score[0]).splitlines()]
-    return "\n".join(lines)
+    function = function_for(program, (), None, False)
+    return function.mask if score_mod is None else function.score_mod

@@ -216,7 +216,7 @@ class BlockMask:
         with Tracing():
             program = trace(None, mask_mod, (batch, heads, queries, keys))
         keep, arrays = arrays_of(program)
-        _core.show_blocks(
+        _core.block_kinds(
             expand(program.mask, True), program.declared(), arrays, queries, keys, q_block, kv_block, as_array(kinds),
             torch.get_num_threads(),
         )  # fmt: skip

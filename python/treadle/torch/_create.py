@@ -77,6 +77,8 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
         program = trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)
     result = torch.empty(sizes, dtype=torch.bool, device="cpu")
     keep, arrays = arrays_of(program)
-    text = program.score_mod if is_score_mod else program.mask
-    _core.show_pairs(expand(text, True), is_score_mod, program.declared(), arrays, as_array(result))
+    if is_score_mod:
+        _core.unmasked_pairs(expand(program.score_mod, True), program.declared(), arrays, as_array(result))
+    else:
+        _core.visible_pairs(expand(program.mask, True), program.declared(), arrays, as_array(result))
     return result
