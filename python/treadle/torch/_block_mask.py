@@ -15,10 +15,10 @@ from torch import Tensor
 
 from .. import _core
 from .._layouts import Layouts
-from .._program import expand, trace
+from ._arrays import arrays_of, as_array
 from ._block_lists import dense_of, ordered, pair
 from ._masks import noop_mask
-from ._tensors import Tracing, arrays_of, as_array
+from ._tracing import trace
 
 DEFAULT_BLOCK = 128
 _KV_LISTS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices")
@@ -213,11 +213,10 @@ class BlockMask:
         queries, keys = self.seq_lengths
         kinds = torch.empty(batch, heads, -(-queries // q_block), -(-keys // kv_block), dtype=torch.uint8, device="cpu")
         mask_mod = self.compiled_mask_mod() or noop_mask
-        with Tracing():
-            program = trace(None, mask_mod, (batch, heads, queries, keys))
+        program = trace(None, mask_mod, (batch, heads, queries, keys)).counting_from_end()
         keep, arrays = arrays_of(program)
         _core.block_kinds(
-            expand(program.mask, True), program.declared(), arrays, queries, keys, q_block, kv_block, as_array(kinds),
+            program.mask, program.declared(), arrays, queries, keys, q_block, kv_block, as_array(kinds),
             torch.get_num_threads(),
         )  # fmt: skip
         return kinds

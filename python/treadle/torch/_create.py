@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from .._program import expand, trace
+from ._arrays import arrays_of, as_array
 from ._block_lists import pair
 from ._block_mask import DEFAULT_BLOCK, BlockMask
-from ._tensors import Tracing, arrays_of, as_array
+from ._tracing import trace
 
 
 def _is_cpu(device):
@@ -55,8 +55,7 @@ def create_block_mask(
     batch, heads = 1 if B is None else B, 1 if H is None else H
     if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
         assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
-        with Tracing():
-            trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
+        trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # reports mistakes here, not later
     return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, pair(BLOCK_SIZE), separate_full_blocks)
 
 
@@ -72,13 +71,12 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     batch, heads = 1 if B is None else B, 1 if H is None else H
     is_score_mod = _arity(mod_fn) == 5
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
-    with Tracing():
-        sizes = (batch, heads, Q_LEN, KV_LEN)
-        program = trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)
+    sizes = (batch, heads, Q_LEN, KV_LEN)
+    program = (trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)).counting_from_end()
     result = torch.empty(sizes, dtype=torch.bool, device="cpu")
     keep, arrays = arrays_of(program)
     if is_score_mod:
-        _core.unmasked_pairs(expand(program.score_mod, True), program.declared(), arrays, as_array(result))
+        _core.unmasked_pairs(program.score_mod, program.declared(), arrays, as_array(result))
     else:
-        _core.visible_pairs(expand(program.mask, True), program.declared(), arrays, as_array(result))
+        _core.visible_pairs(program.mask, program.declared(), arrays, as_array(result))
     return result
