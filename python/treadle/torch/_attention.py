@@ -12,8 +12,8 @@ from .._layouts import Layouts
 from .._program import Program, with_indices
 from ._arrays import tensors_of
 from ._autograd import Attention
-from ._block_mask import as_block_mask
 from ._check import check_lengths, check_options, check_shapes, check_tensors
+from ._foreign_masks import as_block_mask
 from ._ops import compiled_call
 from ._run import Call, run_forward
 from ._tracing import trace

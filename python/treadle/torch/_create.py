@@ -1,4 +1,4 @@
-"""create_block_mask and create_mask."""
+"""create_block_mask and create_mask: masks from functions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Callable, Optional
 import torch
 from torch import Tensor
 
-from .. import _core
-from ._arrays import arrays_of, as_array
 from ._block_lists import pair
 from ._block_mask import DEFAULT_BLOCK, BlockMask
+from ._evaluate import visible_pairs
 from ._tracing import trace
 
 
@@ -72,11 +71,4 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     is_score_mod = _arity(mod_fn) == 5
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
     sizes = (batch, heads, Q_LEN, KV_LEN)
-    program = (trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)).counting_from_end()
-    result = torch.empty(sizes, dtype=torch.bool, device="cpu")
-    keep, arrays = arrays_of(program)
-    if is_score_mod:
-        _core.unmasked_pairs(program.score_mod, program.declared(), arrays, as_array(result))
-    else:
-        _core.visible_pairs(program.mask, program.declared(), arrays, as_array(result))
-    return result
+    return visible_pairs(mod_fn, None, sizes) if is_score_mod else visible_pairs(None, mod_fn, sizes)

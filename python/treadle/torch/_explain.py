@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Callable, Optional, Union
 
 from .._explain import explain_program
-from ._block_mask import BlockMask, as_block_mask
+from ._block_mask import BlockMask
+from ._foreign_masks import as_block_mask
 from ._tracing import trace
 
 
