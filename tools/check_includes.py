@@ -3,8 +3,10 @@
 
   - a file in src/X includes "Y/..." only if Y is X or stands above X in src/folders.txt
   - src/reference defines what is right, so it leans on nothing that it judges: only on ir and base
-  - LLVM is known only to emit/llvm and jit
+  - LLVM is known only to emit/llvm and jit; kernels are emitted only for jit, and only backend/cpu and cli ask jit for them
+  - backends do not know one another
   - a public header includes only "treadle/..." and the standard library; treadle/dlpack.h also <dlpack/dlpack.h>
+  - the Python module, python/src, includes "treadle/...", "api/...", headers of its own and other people's
 
 Tests are free. Prints each offence as file:line: message and exits with 1 if there is one.
 """
@@ -18,6 +20,7 @@ INCLUDE = re.compile(r'\s*#\s*include\s*([<"])([^>"]+)[>"]')
 SUFFIXES = {".h", ".cpp", ".def"}
 REFERENCE_MAY_INCLUDE = {"base", "ir", "reference"}
 LLVM_MAY_BE_INCLUDED_BY = {"emit/llvm", "jit"}
+ONLY_INCLUDED_BY = {"emit/llvm": {"emit/llvm", "jit"}, "jit": {"jit", "backend/cpu", "cli"}}
 
 
 def read_folders(root):
@@ -27,7 +30,7 @@ def read_folders(root):
 
 def folder_of(path, folders):
     """The folder a path lies in: emit/llvm for emit/llvm/tile.h; None if it lies in none."""
-    return next((folder for folder in folders if path.startswith(folder + "/")), None)
+    return max((folder for folder in folders if path.startswith(folder + "/")), key=len, default=None)
 
 
 def fault_in_src(here, path, quoted, folders):
@@ -42,6 +45,10 @@ def fault_in_src(here, path, quoted, folders):
         return f'"{path}" does not begin with a folder of src/folders.txt' if quoted else None
     if here == "reference" and there not in REFERENCE_MAY_INCLUDE:
         return f"reference may include only ir and base, not {there}"
+    if here not in ONLY_INCLUDED_BY.get(there, {here}):
+        return f"{here} may not include {there}, only {', '.join(sorted(ONLY_INCLUDED_BY[there]))} may"
+    if here != there and here.startswith("backend/") and there.startswith("backend/"):
+        return f"{here} may not include {there}: backends do not know one another"
     if folders.index(there) > folders.index(here):
         return f"{here} may not include {there}, which comes after it in src/folders.txt"
     return None
@@ -56,10 +63,19 @@ def fault_in_public(name, path, quoted):
     return None
 
 
+def fault_in_python(path, quoted, own, folders):
+    if path.startswith(("treadle/", "api/")) or (quoted and path in own):
+        return None
+    if quoted or folder_of(path, folders) or path.startswith(("llvm/", "llvm-c/")):
+        return f'the Python module includes only "treadle/...", "api/..." and headers of its own, not {path}'
+    return None
+
+
 def offences(root):
     """Yields "file:line: message"."""
     folders = read_folders(root)
-    for top in ("include/treadle", "src"):
+    own = {file.name for file in (root / "python/src").glob("*.h")}
+    for top in ("include/treadle", "src", "python/src"):
         for file in sorted((root / top).rglob("*")):
             if file.suffix not in SUFFIXES:
                 continue
@@ -73,7 +89,12 @@ def offences(root):
                 if not found:
                     continue
                 quoted, path = found[1] == '"', found[2]
-                fault = fault_in_src(here, path, quoted, folders) if top == "src" else fault_in_public(name, path, quoted)
+                if top == "src":
+                    fault = fault_in_src(here, path, quoted, folders)
+                elif top == "python/src":
+                    fault = fault_in_python(path, quoted, own, folders)
+                else:
+                    fault = fault_in_public(name, path, quoted)
                 if fault:
                     yield f"{top}/{name}:{number}: {fault}"
 
@@ -91,9 +112,15 @@ def self_test(root):
         ("src/emit/llvm/a.h", "#include <llvm/IR/Module.h>"),
         ("src/reference/a.cpp", '#include "ir/graph.h"'),
         ("src/cli/a.cpp", '#include "reference/dense.h"'),
+        ("src/backend/cpu/a.cpp", '#include "jit/engine.h"'),
+        ("src/backend/cpu/a.cpp", '#include "backend/backend.h"'),
         ("include/treadle/a.h", '#include "treadle/view.h"'),
         ("include/treadle/a.h", "#include <vector>"),
         ("include/treadle/dlpack.h", "#include <dlpack/dlpack.h>"),
+        ("python/src/a.cpp", '#include "api/inspect.h"'),
+        ("python/src/a.cpp", '#include "treadle/attention.h"'),
+        ("python/src/a.cpp", "#include <nanobind/nanobind.h>"),
+        ("python/src/a.h", '#include "a.h"'),
     ]
     bad = [
         ("src/base/a.h", '#include "ir/graph.h"'),
@@ -106,9 +133,20 @@ def self_test(root):
         ("src/run/a.cpp", "#include <llvm/IR/Module.h>"),
         ("src/api/a.cpp", '#include "llvm-c/Core.h"'),
         ("src/stray/a.cpp", ""),
+        ("src/run/a.cpp", '#include "jit/engine.h"'),
+        ("src/api/a.cpp", '#include "jit/engine.h"'),
+        ("src/backend/cpu/a.cpp", '#include "emit/llvm/tile.h"'),
+        ("src/backend/cpu/a.cpp", '#include "backend/reference/reference.h"'),
+        ("src/backend/a.h", '#include "backend/cpu/cpu.h"'),
         ("include/treadle/a.h", '#include "ir/graph.h"'),
         ("include/treadle/a.h", "#include <fmt/format.h>"),
         ("include/treadle/a.h", "#include <dlpack/dlpack.h>"),
+        ("python/src/a.cpp", '#include "ir/parse.h"'),
+        ("python/src/a.cpp", "#include <layout/build.h>"),
+        ("python/src/a.cpp", '#include "base/error.h"'),
+        ("python/src/a.cpp", "#include <llvm/IR/Module.h>"),
+        ("python/src/a.cpp", '#include "../../src/ir/parse.h"'),
+        ("python/src/a.cpp", '#include "other.h"'),
     ]
     for file, line in good + bad:
         with tempfile.TemporaryDirectory() as scratch:

@@ -1,14 +1,14 @@
-// treadle._core: what the Python package calls. Checks of what users give are the library's; this
+// treadle._core: what the Python package calls. The library checks what users pass; this file
 // trusts the package.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "backend/cpu/process.h"
+#include "api/inspect.h"
 #include "array.h"
 #include "function.h"
-#include "plan/target.h"
+#include "threads.h"
 #include "treadle/version.h"
 
 namespace nb = nanobind;
@@ -27,8 +27,8 @@ std::vector<Declared> declared_from(const nb::list& list) {
 }
 
 // Arrays, ints and floats.
-Captures captures_from(const nb::list& list) {
-  Captures captures;
+BoundCaptures captures_from(const nb::list& list) {
+  BoundCaptures captures;
   for (const nb::handle item : list) {
     if (nb::isinstance<nb::tuple>(item)) {
       captures.views.push_back(view_of(item));
@@ -110,28 +110,58 @@ void bind_function(nb::module_& m) {
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
           nb::arg("results"), nb::arg("threads"))
-      .def("describe", &Function::describe);
+      .def_prop_ro("score_mod", &Function::score_mod)
+      .def_prop_ro("mask", &Function::mask);
 }
 
-void bind_masks(nb::module_& m) {
-  m.def("show_pairs", [](const std::string& text, bool is_score_mod, const nb::list& declared,
-                         const nb::list& captures, nb::handle result) {
-    const std::vector<Declared> slots = declared_from(declared);
-    const Captures views = captures_from(captures);
-    const View to = view_of(result);
-    const nb::gil_scoped_release unlocked;
-    show_pairs(text, is_score_mod, slots, views, to);
+// Calls show(captures) for what Python declared and handed over, without its lock.
+void with_captures(const nb::list& declared, const nb::list& arrays, const auto& show) {
+  const BoundCaptures bound = captures_from(arrays);  // keeps numbers alive
+  const std::vector<Capture> captures = with_names(declared_from(declared), bound);
+  const nb::gil_scoped_release unlocked;
+  show(captures);
+}
+
+void bind_inspection(nb::module_& m) {
+  m.def("visible_pairs", [](const std::string& mask, const nb::list& declared,
+                            const nb::list& arrays, nb::handle result) {
+    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
+      api::visible_pairs(mask, captures, to);
+    });
   });
-  m.def("show_blocks",
-        [](const std::string& mask, const nb::list& declared, const nb::list& captures,
-           std::int64_t queries, std::int64_t keys, std::int64_t query_block,
-           std::int64_t key_block, nb::handle result, int threads) {
-          const std::vector<Declared> slots = declared_from(declared);
-          const Captures views = captures_from(captures);
-          const View to = view_of(result);
-          const nb::gil_scoped_release unlocked;
-          show_blocks(mask, slots, views, queries, keys, query_block, key_block, to, threads);
-        });
+  m.def("unmasked_pairs", [](const std::string& score_mod, const nb::list& declared,
+                             const nb::list& arrays, nb::handle result) {
+    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
+      api::unmasked_pairs(score_mod, captures, to);
+    });
+  });
+  m.def("block_kinds", [](const std::string& mask, const nb::list& declared, const nb::list& arrays,
+                          std::int64_t queries, std::int64_t keys, std::int64_t query_block,
+                          std::int64_t key_block, nb::handle result, int threads) {
+    const api::BlockGrid grid{queries, keys, query_block, key_block};
+    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
+      api::block_kinds(mask, captures, grid, to, *executor_for(threads));
+    });
+  });
+  m.def("kernels_made", &api::kernels_made);
+  m.def("target", &api::target_name);
+}
+
+// Element types by name; their numbers are part of arrays.
+nb::dict types() {
+  nb::dict types;
+  for (int i = 0; i <= static_cast<int>(DType::boolean); ++i)
+    types[std::string(name_of(static_cast<DType>(i))).c_str()] = i;
+  return types;
+}
+
+// (name, infix, arity, rule) of every operation, from the table in src/ir/ops.def.
+nb::list operations() {
+  nb::list rows;
+  for (const api::Operation& row : api::operations())
+    rows.append(nb::make_tuple(std::string(row.name), std::string(row.infix), row.arity,
+                               std::string(row.rule)));
+  return rows;
 }
 
 }  // namespace
@@ -144,19 +174,11 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);  // compiled functions are kept until the end
   m.doc() = "Treadle's compiler and kernels; use the package treadle instead.";
   m.attr("__version__") = std::string(version());
-  // Element types by name; their numbers are part of arrays.
-  nb::dict types;
-  for (int i = 0; i <= static_cast<int>(DType::boolean); ++i)
-    types[std::string(name_of(static_cast<DType>(i))).c_str()] = i;
-  m.attr("types") = types;
+  m.attr("types") = types();
+  m.attr("operations") = operations();
   static const nb::exception<Error> error(m, "Error", PyExc_ValueError);
   static const nb::exception<ModError> mod_error(m, "ModError", error.ptr());
   bind_function(m);
-  bind_masks(m);
+  bind_inspection(m);
   m.def("stay_serial", &stay_serial);
-  m.def("kernels_made", [] {
-    const jit::EngineStatistics seen = backend::cpu::process().engine.statistics();
-    return seen.compiled + seen.disk_hits;
-  });
-  m.def("target", [] { return plan::host_target().name; });
 }

@@ -1,14 +1,14 @@
-"""What mods read: buffers, and buffers some of whose dimensions have got an index.
+"""What mods read: buffers, and buffers some of whose dimensions have an index already.
 
-Nothing here knows torch or NumPy: what a captured object is, a `Buffer` says.
+Nothing here knows torch or NumPy: a front end's Trace.buffer_of says what a captured object is, as a `Buffer`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from ._errors import TraceError, where_in_user_code
-from ._value import BOOLEAN, INTEGER, REAL, Value
+from ._value import A_VALUE_OF, BOOLEAN, INTEGER, REAL, Value
 
 if TYPE_CHECKING:
     from ._trace import Trace
@@ -26,23 +26,6 @@ class Buffer:
         self.kind = REAL if dtype in ("f64", "f32", "bf16", "f16") else BOOLEAN if dtype == "bool" else INTEGER
 
 
-_buffer_makers: list[Callable] = []
-
-
-def as_buffer(x):
-    """The Buffer or the Python number that `x` is; None if neither."""
-    for make in _buffer_makers:
-        buffer = make(x)
-        if buffer is not None:
-            return buffer
-    return None
-
-
-def register_buffers(make: Callable) -> None:
-    """`make` gives the Buffer of an object, the Python number that it is, or None."""
-    _buffer_makers.append(make)
-
-
 class Capture:
     """An array that mods read with traced indices: `treadle.capture(a)[h, q]`."""
 
@@ -55,6 +38,12 @@ class Capture:
     def __getitem__(self, index):
         trace = trace_of(index)
         return self.array[index] if trace is None else read(trace, self.buffer, index)
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        """torch asks this when a mod passes a capture to one of its functions; the trace's own values answer."""
+        trace = trace_of(args, *(kwargs or {}).values())
+        return NotImplemented if trace is None else trace.value.__torch_function__(func, types, args, kwargs)
 
 
 def trace_of(*things) -> Optional[Trace]:
@@ -74,15 +63,15 @@ def read(trace: Trace, buffer: Buffer, index):
     given = index if type(index) is tuple else (index,)
     if len(given) == len(buffer.shape):
         for i in given:
-            if type(i) is not Value or i.kind != INTEGER or i.low is None or i.low < 0:
+            if type(i) is not trace.value or i.kind != INTEGER or i.low is None or i.low < 0:
                 break
         else:  # by far the most common case
-            return Partial(trace, buffer, given)._element()
-    return Partial(trace, buffer, [None] * len(buffer.shape))[index]
+            return trace.partial(trace, buffer, given)._element()
+    return trace.partial(trace, buffer, [None] * len(buffer.shape))[index]
 
 
 class Partial:
-    """A buffer some of whose dimensions have got an index: bias[b] of bias[b][h]."""
+    """A buffer some of whose dimensions have an index: bias[b] of bias[b][h]. Front ends have classes made from it."""
 
     __slots__ = ("trace", "buffer", "indices")
 
@@ -107,26 +96,24 @@ class Partial:
         for dim, i in zip(open_dims, given):
             if isinstance(i, slice):
                 if i != slice(None):
-                    raise TraceError(f"a slice other than ':' in the index of a captured tensor{where_in_user_code()}")
+                    raise TraceError(f"the only slice that can index a captured tensor is ':'{where_in_user_code()}")
                 continue
             indices[dim] = self._index(i, self.buffer.shape[dim])
             still_open -= 1
-        rest = Partial(self.trace, self.buffer, indices)
+        rest = self.trace.partial(self.trace, self.buffer, indices)
         return rest if still_open else rest._element()
 
     def _index(self, i, length: int) -> Value:
         trace = self.trace
         value = trace.lift(i)
         if value is None or value.kind != INTEGER:
-            raise TraceError(
-                f"an index of a captured tensor is {type(i).__name__ if value is None else 'a ' + value.kind}; "
-                f"it has to be an integer{where_in_user_code()}"
-            )
+            kind = type(i).__name__ if value is None else A_VALUE_OF[value.kind]
+            raise TraceError(f"an index of a captured tensor is {kind}; it must be an integer{where_in_user_code()}")
         if value.low is not None and value.low >= 0:
             return value
         if value.high is not None and value.high < 0:
             return trace.emit("add", INTEGER, value, trace.length(length))
-        return trace.emit("wrapped", INTEGER, value, trace.length(length))  # see _program.expand
+        return trace.emit_from_end(value, trace.length(length))
 
     @property
     def shape(self) -> tuple:
@@ -157,7 +144,7 @@ class Partial:
         index = f"[{', '.join([i.text for i in self.indices])}]" if self.indices else ""
         kind = self.buffer.kind
         low, high = (0, 255) if self.buffer.dtype == "u8" else (None, None)
-        return Value(self.trace, name + index, kind, low, high)
+        return self.trace.value(self.trace, name + index, kind, low, high)
 
 
 def _delegate(name: str):

@@ -10,14 +10,14 @@ from ._program import Program
 
 
 class Layouts:
-    """Those of one mask, or of a few. One is made anew when something that its mask reads has changed."""
+    """Those of one mask, or of a few. One is replaced when something that its mask reads has changed."""
 
     def __init__(self, most: int = 16):
         self._most = most
         self._kept: dict = {}
 
-    def get(self, program: Program, function: _core.Function, inputs, arrays, threads: int, wrap: bool) -> Optional[_core.Layout]:
-        """None if there is no mask, or if changes of what it reads cannot be told: then each call works its own out."""
+    def get(self, program: Program, function: _core.Function, inputs, arrays, threads: int) -> Optional[_core.Layout]:
+        """None if there is no mask, or if changes of what it reads go unnoticed: then each call computes its own."""
         if not program.mask:
             return None
         read = [program.captures[i].object for i in program.mask_captures()]
@@ -27,7 +27,7 @@ class Layouts:
             return None
         scalars = program.mask_scalars()
         q, k, v = inputs
-        key = (program.mask, wrap, q[2][:3], k[2][2], q[1], k[1], v[1])
+        key = (program.mask, q[2][:3], k[2][2], q[1], k[1], v[1])
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state and kept[1] == scalars:
             if all([a() is b for a, b in zip(kept[2], read)]):

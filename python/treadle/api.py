@@ -1,4 +1,4 @@
-"""Attention on NumPy arrays, or anything that speaks DLPack."""
+"""Attention on NumPy arrays, or anything that supports DLPack: treadle.attention, treadle.Attention, treadle.explain."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
+from ._arrays import as_array, as_numpy
+from ._explain import explain_program
 from ._layouts import Layouts
-from ._numpy import as_array, as_numpy, capture  # noqa: F401
+from ._numpy import NumpyTrace
 from ._program import Program, function_for, trace, with_indices
 
 
@@ -54,14 +56,14 @@ class Attention:
 
     def _call(self, q, k, v, numbers: Callable, run: Callable):
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
-        program = trace(self.score_mod, self.mask_mod, (*q.shape[:3], k.shape[2]))
+        program = trace(NumpyTrace((*q.shape[:3], k.shape[2])), self.score_mod, self.mask_mod)
         gradients = numbers(program)
         arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
         inputs = as_array(q), as_array(k), as_array(v)
 
-        def attempt(wrap: bool):
-            function = function_for(program, gradients, self.scale, wrap)
-            layout = self._layouts.get(program, function, inputs, arrays, self.threads, wrap)
+        def attempt(program: Program):
+            function = function_for(program, gradients, self.scale)
+            layout = self._layouts.get(program, function, inputs, arrays, self.threads)
             return run(function, (*inputs, arrays, layout))
 
         return with_indices(program, attempt)
@@ -129,10 +131,19 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: in
 
 
 def explain(score_mod=None, mask_mod=None, sizes: tuple = (1, 1, 1024, 1024)) -> str:
-    """What Treadle makes of mods: their graphs, simplified."""
-    program = trace(score_mod, mask_mod, sizes)
-    text = function_for(program, (), None, False).describe()
-    score = text.split("score mod:\n")[1].split("mask:\n")
-    mask = score[1].split("derivative:\n")[0]
-    lines = [line[2:] for line in (mask if score_mod is None else score[0]).splitlines()]
-    return "\n".join(lines)
+    """What Treadle makes of mods: their graphs, simplified, and the captures and numbers that they read.
+
+    `sizes` are batch, heads, queries and keys. For mods that call torch's functions there is treadle.torch.explain.
+
+    >>> import treadle
+    >>> window = 128
+    >>> print(treadle.explain(lambda s, b, h, q, kv: s * 2, lambda b, h, q, kv: (q >= kv) & (q - kv < window)))
+    score mod:
+      score * float(s0)
+    mask:
+      q >= kv && q - kv < s1
+    numbers:
+      s0 = 2
+      s1 = 128
+    """
+    return explain_program(trace(NumpyTrace(sizes), score_mod, mask_mod))

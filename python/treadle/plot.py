@@ -46,7 +46,7 @@ def mask_png(mask, batch: int = 0, head: int = 0, most: int = 256) -> bytes:
 
 
 def plot_mask(mask, *, batch: int = 0, head: int = 0, ax=None, most: int = 256):
-    """A mask as a picture with axes; gives matplotlib's Axes."""
+    """A mask as a picture with axes; returns matplotlib's Axes."""
     try:
         import matplotlib.pyplot as pyplot
         from matplotlib.colors import ListedColormap

@@ -1,7 +1,7 @@
 // The choice of a backend. A new one is a folder in src/backend and a line here.
 #include "api/backends.h"
 
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/make_cpu.h"
 #include "backend/reference/reference.h"
 #include "base/error.h"
 

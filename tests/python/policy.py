@@ -30,6 +30,8 @@ def close(x, gold, ref, fudge=None, what="result"):
     error = (x64 - gold)[finite].abs().mean().item()
     allowed = (ref64 - gold)[finite].abs().mean().item() * (fudge or FUDGE[x.dtype])
     least = LEAST[x.dtype] * max(1.0, gold[finite].abs().mean().item())
+    if gold.numel() == 1:  # an error of one number does not average out, and ref's may be small by luck
+        least *= 10
     assert error <= max(allowed, least), f"{what}: mean error {error:.3g}, allowed {allowed:.3g}"
 
 

@@ -281,7 +281,7 @@ def test_torch_noop_mask_has_any_length():
 def test_mask_is_made_when_needed():
     """Making a mask evaluates nothing, whatever its size."""
     mask = create_block_mask(mods.causal_mask, 64, 64, 1 << 20, 1 << 20)
-    assert mask._lists["kv_num_blocks"] is None
+    assert mask._lists.kv_num_blocks is None
     assert mask.numel() == 1 << 52
 
 

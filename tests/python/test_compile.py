@@ -76,7 +76,8 @@ def test_an_exported_model_gives_the_same(model, dynamic):
 def test_the_operations_pass_torchs_own_checks():
     q, k, v = tensors(20)
     slopes = torch.tensor([0.5, 0.25], requires_grad=True)
-    arguments = (q, k, v, [slopes], "score + c0[h] * s0", "q >= kv + s1", "fi", [2], [0.5], None)
+    mods = ("score + c0[h] * s0", "q >= kv + s1")
+    arguments = (q, k, v, [slopes], *mods, *mods, "fi", [2], [0.5], None)
     torch.library.opcheck(
         torch.ops.treadle.attention.default, arguments,
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
@@ -87,7 +88,7 @@ def test_strides_of_the_result_are_foretold(model):
     q = torch.randn(2, 30, 2, 16).transpose(1, 2)
     with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
         fake = mode.from_tensor(q)
-        shape = torch.ops.treadle.attention(fake, fake, fake, [], "", "", "", [], [], None)[0]
+        shape = torch.ops.treadle.attention(fake, fake, fake, [], "", "", "", "", "", [], [], None)[0]
     assert shape.stride() == flex_attention(q, q, q).stride()
 
 
@@ -106,6 +107,37 @@ def test_negative_indices_count_from_the_end():
     (learned,) = torch.autograd.grad(out.square().sum(), table)
     (wanted,) = torch.autograd.grad(expected.square().sum(), table)
     torch.testing.assert_close(learned, wanted, atol=1e-4, rtol=1e-4)
+
+
+def attend_with_two_biases(q, k, v, learned, fixed):
+    def score_mod(s, b, h, q, kv):
+        return s * learned[h] + fixed[q - kv] - learned[0] * fixed[kv]
+
+    out, aux = flex_attention(q, k, v, score_mod, return_aux=AuxRequest(lse=True, max_scores=True))
+    return out, aux.lse
+
+
+@pytest.mark.parametrize("wanted", ["all", "q", "k", "v", "learned", "fixed", "learned and v"])
+@pytest.mark.parametrize("loss", ["out", "lse", "both"])
+def test_gradients_have_the_bits_of_eager_calls(wanted, loss):
+    """Both have the same backward; what is needed of it differs."""
+    torch._dynamo.reset()
+    torch.manual_seed(1)
+    names = ("q", "k", "v", "learned", "fixed")
+    tensors = [*[torch.randn(1, 2, 12, 8) for _ in range(3)], torch.randn(2), torch.randn(12)]
+    needed = [t.requires_grad_() for name, t in zip(names, tensors) if wanted == "all" or name in wanted.split()]
+    dout, dlse = torch.randn(1, 2, 12, 8), torch.randn(1, 2, 12)
+
+    def gradients(f):
+        out, lse = f(*tensors)
+        roots = {"out": [out], "lse": [lse], "both": [out, lse]}[loss]
+        seeds = {"out": [dout], "lse": [dlse], "both": [dout, dlse]}[loss]
+        return torch.autograd.grad(roots, needed, seeds, allow_unused=True)
+
+    eager = gradients(attend_with_two_biases)
+    compiled = gradients(torch.compile(attend_with_two_biases, fullgraph=True, backend="eager"))
+    for a, b in zip(eager, compiled):
+        assert torch.equal(a, b)
 
 
 def test_layouts_are_kept_until_what_they_read_changes():

@@ -236,7 +236,7 @@ untraceable = [
     (part_of_a_tensor, "indices"), (too_many_indices, "2 indices"), (index_that_is_no_integer, "integer"),
     (list_element, "list"), (python_number_of_a_value, ""), (item, "item"), (write_out, "out="),
     (reduction_of_a_row, "sum"), (arithmetic_of_a_row, "1 indices"), (function_of_python, "math"),
-    (smaller_of_two, "minimum"), (function_of_numpy, "numpy.frexp"), (boolean_index, "boolean"),
+    (smaller_of_two, "minimum"), (function_of_numpy, "numpy.frexp"), (boolean_index, "bool"),
 ]  # fmt: skip
 
 

@@ -249,10 +249,35 @@ def test_a_plain_array_says_what_to_do():
         treadle.attention(q, k, v, lambda s, b, h, q, kv: s + table[q])
 
 
-def test_explain():
-    text = treadle.explain(lambda s, b, h, q, kv: s * 1.0 + 0.0 * q)
-    assert "score" in text
-    assert "q" in treadle.explain(mask_mod=causal)
+def test_explain_shows_both_mods_and_their_numbers():
+    slopes, unused = treadle.capture(np.ones(4, np.float32)), treadle.capture(np.ones((3, 5)))
+    window = 128
+
+    def score_mod(s, b, h, q, kv):
+        ignored = unused[b, h] * 7.5  # noqa: F841
+        return s * 2 + slopes[h] * (kv - q)
+
+    def mask_mod(b, h, q, kv):
+        return (q >= kv) & (q - kv < window)
+
+    assert treadle.explain(score_mod, mask_mod).splitlines() == [
+        "score mod:", "  score * float(s1) + c1[h] * float(kv - q)", "mask:", "  q >= kv && q - kv < s2",
+        "captures:", "  c1: f32 [4]", "numbers:", "  s1 = 2", "  s2 = 128",
+    ]  # fmt: skip
+    assert treadle.explain(mask_mod=mask_mod) == "mask:\n  q >= kv && q - kv < s0\nnumbers:\n  s0 = 128"
+    assert treadle.explain(lambda s, b, h, q, kv: s * 1.0) == "score mod:\n  score"
+    assert treadle.explain(lambda s, b, h, q, kv: s * 0.5) == "score mod:\n  score * s0\nnumbers:\n  s0 = 0.5"
+
+
+def test_numbers_of_numpy_that_are_floats_of_python():
+    """np.float64 is a float, but does not print as one."""
+    q, k, v = arrays()
+    for number in (0.0, 1.0, 0.5, 2.5):
+        expected = treadle.attention(q, k, v, lambda s, b, h, q, kv: s * number + number)
+        wide = np.float64(number)
+        np.testing.assert_array_equal(treadle.attention(q, k, v, lambda s, b, h, q, kv: s * wide + wide), expected)
+    powers = treadle.attention(q, k, v, lambda s, b, h, q, kv: (kv + 1) ** np.float64(0.5))
+    np.testing.assert_array_equal(powers, treadle.attention(q, k, v, lambda s, b, h, q, kv: (kv + 1) ** 0.5))
 
 
 def test_torch_is_not_needed():

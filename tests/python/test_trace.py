@@ -25,7 +25,7 @@ def evaluate(f, *columns):
 
     def score_mod(score, b, h, q, kv):
         result = f(*[column[q] for column in columns])
-        return torch.where(result, 1.0, 0.0) if getattr(result, "kind", "") == "boolean" else result
+        return torch.where(result, 1.0, 0.0) if getattr(result, "kind", "") == "bool" else result
 
     aux = flex_attention(q, ONE, ONE, score_mod, return_aux=AuxRequest(max_scores=True))[1]
     return aux.max_scores[0, 0]
@@ -85,15 +85,16 @@ domains = {
     ),
     **dict.fromkeys("__req__ __rne__ __rlt__ __rle__ __rgt__ __rge__".split(), [two]),
     **dict.fromkeys("div divide true_divide __truediv__ __div__ __rtruediv__ __rdiv__ hypot atan2 arctan2".split(), [two]),
-    **dict.fromkeys("remainder floor_divide fmod __mod__ __floordiv__".split(), [two, two_whole]),
+    **dict.fromkeys("remainder floor_divide mod floor_div fmod __mod__ __floordiv__".split(), [two, two_whole]),
     **dict.fromkeys("__rmod__ __rfloordiv__".split(), [lambda: [nonzero(whole(-7, 7)), whole(-20, 20)]]),
     **dict.fromkeys("pow power __pow__".split(), [powers]),
     "__rpow__": [lambda: powers()[::-1]],
     **dict.fromkeys(
-        "bitwise_and bitwise_or bitwise_xor __and__ __rand__ __or__ __ror__ __xor__ __rxor__".split(), [bits, bools]
+        "bit_and bit_or bit_xor bitwise_and bitwise_or bitwise_xor __and__ __rand__ __or__ __ror__ __xor__ __rxor__".split(),
+        [bits, bools],
     ),
-    **dict.fromkeys("bitwise_not invert __invert__".split(), [lambda: [whole(-50, 50)], lambda: [truth()]]),
-    **dict.fromkeys("bitwise_left_shift bitwise_right_shift __lshift__ __rshift__".split(), [shifts]),
+    **dict.fromkeys("bit_not bitwise_not invert __invert__".split(), [lambda: [whole(-50, 50)], lambda: [truth()]]),
+    **dict.fromkeys("shift_left shift_right bitwise_left_shift bitwise_right_shift __lshift__ __rshift__".split(), [shifts]),
     **dict.fromkeys("__rlshift__ __rrshift__".split(), [lambda: shifts()[::-1]]),
     **dict.fromkeys("logical_and logical_or logical_xor".split(), [bools, two, lambda: [whole(-1, 1), whole(0, 1)]]),
     "logical_not": [lambda: [truth()], lambda: [whole(-1, 1)]],
@@ -108,7 +109,12 @@ domains = {
     **dict.fromkeys("lerp addcmul addcdiv".split(), [lambda: [real(-3, 3), real(-3, 3), real(1, 3)]]),
 }  # fmt: skip
 
-others_names = {"power": "pow", "invert": "bitwise_not", "fabs": "abs", "equal": "eq", "expit": "sigmoid", "alias": "clone"}
+others_names = {
+    "power": "pow", "invert": "bitwise_not", "fabs": "abs", "equal": "eq", "expit": "sigmoid", "alias": "clone",
+    "mod": "remainder", "floor_div": "floor_divide", "bit_and": "bitwise_and", "bit_or": "bitwise_or",
+    "bit_xor": "bitwise_xor", "bit_not": "bitwise_not", "shift_left": "bitwise_left_shift",
+    "shift_right": "bitwise_right_shift",
+}  # fmt: skip
 reflected = {"__req__": operator.eq, "__rne__": operator.ne, "__rlt__": operator.lt, "__rle__": operator.le,
              "__rgt__": operator.gt, "__rge__": operator.ge, "__rmod__": operator.mod, "__rfloordiv__": operator.floordiv}  # fmt: skip
 

@@ -5,10 +5,10 @@
 
 from typing import Any, TypedDict
 
-from . import _ops  # noqa: F401  registers the operations that compiled and exported models call
 from ._attention import AuxOutput, AuxRequest, flex_attention
 from ._block_mask import BlockMask
 from ._create import create_block_mask, create_mask
+from ._explain import explain
 from ._masks import and_masks, noop_mask, or_masks
 
 
@@ -37,5 +37,5 @@ class FlexKernelOptions(TypedDict, total=False):
 
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_mask",
-    "flex_attention", "noop_mask", "or_masks",
+    "explain", "flex_attention", "noop_mask", "or_masks",
 ]  # fmt: skip

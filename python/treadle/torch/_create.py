@@ -1,4 +1,4 @@
-"""create_block_mask and create_mask."""
+"""create_block_mask and create_mask: masks from functions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Callable, Optional
 import torch
 from torch import Tensor
 
-from .. import _core
-from .._program import expand, trace
 from ._block_lists import pair
 from ._block_mask import DEFAULT_BLOCK, BlockMask
-from ._tensors import Tracing, arrays_of, as_array
+from ._evaluate import visible_pairs
+from ._tracing import trace
 
 
 def _is_cpu(device):
@@ -55,8 +54,7 @@ def create_block_mask(
     batch, heads = 1 if B is None else B, 1 if H is None else H
     if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
         assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
-        with Tracing():
-            trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # tells mistakes here, not later
+        trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # reports mistakes here, not later
     return BlockMask._of_mask(mask_mod, batch, heads, Q_LEN, KV_LEN, pair(BLOCK_SIZE), separate_full_blocks)
 
 
@@ -72,11 +70,5 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     batch, heads = 1 if B is None else B, 1 if H is None else H
     is_score_mod = _arity(mod_fn) == 5
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
-    with Tracing():
-        sizes = (batch, heads, Q_LEN, KV_LEN)
-        program = trace(mod_fn, None, sizes) if is_score_mod else trace(None, mod_fn, sizes)
-    result = torch.empty(sizes, dtype=torch.bool, device="cpu")
-    keep, arrays = arrays_of(program)
-    text = program.score_mod if is_score_mod else program.mask
-    _core.show_pairs(expand(text, True), is_score_mod, program.declared(), arrays, as_array(result))
-    return result
+    sizes = (batch, heads, Q_LEN, KV_LEN)
+    return visible_pairs(mod_fn, None, sizes) if is_score_mod else visible_pairs(None, mod_fn, sizes)

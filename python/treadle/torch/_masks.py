@@ -1,4 +1,4 @@
-"""Mask functions made of others."""
+"""mask_mods made of others: noop_mask, and_masks, or_masks, and those of listed blocks."""
 
 from __future__ import annotations
 
@@ -39,3 +39,18 @@ def or_masks(*mask_mods: Callable) -> Callable:
         return result
 
     return or_mask
+
+
+def mask_of_blocks(kinds, block_size: tuple, mask_mod: Callable) -> Callable:
+    """A mask_mod of listed blocks, [batch or 1, heads or 1, rows, columns]: nothing is visible in those of kind 0, what
+    mask_mod shows in those of kind 1, everything in those of kind 2."""
+    q_block, kv_block = block_size
+    one_batch, one_head = kinds.shape[0] == 1, kinds.shape[1] == 1
+
+    def blocks(b, h, q, kv):
+        kind = kinds[0 if one_batch else b, 0 if one_head else h, q // q_block, kv // kv_block]
+        if mask_mod is noop_mask:
+            return kind != 0
+        return (kind == 2) | ((kind == 1) & mask_mod(b, h, q, kv))
+
+    return blocks

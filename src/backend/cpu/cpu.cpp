@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/make_cpu.h"
 #include "backend/cpu/process.h"
 #include "backend/held_layout.h"
 #include "base/dump.h"
@@ -101,6 +102,11 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target,
                                         std::unique_ptr<const Backend> exact) {
   return std::make_unique<Cpu>(program, target, std::move(exact));
+}
+
+std::int64_t kernels_made() {
+  const jit::EngineStatistics seen = process().engine.statistics();
+  return seen.compiled + seen.disk_hits;
 }
 
 }  // namespace treadle::backend::cpu

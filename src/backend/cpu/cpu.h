@@ -14,8 +14,7 @@ namespace treadle::backend::cpu {
 
 class Cpu final : public Backend {
  public:
-  // An empty target name is the machine's own. `exact` runs what meets a NaN in a backward call:
-  // it decides where the NaN belongs.
+  // See make_cpu.h.
   Cpu(Program program, const std::string& target, std::unique_ptr<const Backend> exact);
 
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
@@ -39,8 +38,5 @@ class Cpu final : public Backend {
 
 // The machine's own target for an empty name, else one that it can run; throws treadle::Error.
 plan::Target target_named(const std::string& name);
-
-std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target,
-                                        std::unique_ptr<const Backend> exact);
 
 }  // namespace treadle::backend::cpu

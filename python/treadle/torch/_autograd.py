@@ -1,0 +1,77 @@
+"""The derivative of a call, in one place: what forward saves, and what backward makes of it.
+
+There are two entries. Eager calls go through `Attention` below, which spares them torch's dispatcher; compiled and
+exported graphs hold the operation that _ops.py registers. Both use `save` and `differentiate`.
+"""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import torch
+
+from ._run import Call, run_backward, run_forward
+
+
+def save(ctx, q, k, v, captures, output) -> None:
+    out, lse, most = output
+    ctx.set_materialize_grads(False)
+    if most is not None:
+        ctx.mark_non_differentiable(most)
+    ctx.save_for_backward(q, k, v, out, lse, *captures)
+
+
+def differentiate(ctx, needed, dout, dlse, run: Callable) -> list:
+    """Gradients of q, k, v and of each capture; None where none is needed, in that order.
+
+    run(q, k, v, captures, out, lse, dout, dlse, numbers) returns dq, dk, dv and those of the captures with these numbers.
+    """
+    q, k, v, out, lse, *captures = ctx.saved_tensors
+    gradients = [None] * len(needed)
+    if dout is None and dlse is None:
+        return gradients
+    if dout is None:
+        dout = torch.zeros_like(out)
+    numbers = [i for i in range(len(captures)) if needed[3 + i]]
+    results = run(q, k, v, captures, out, lse, dout, dlse, numbers)
+    for place, gradient in zip((0, 1, 2, *[3 + i for i in numbers]), results):
+        if needed[place]:
+            gradients[place] = gradient
+    return gradients
+
+
+class Attention(torch.autograd.Function):
+    """An eager call: out, lse and max."""
+
+    @staticmethod
+    def forward(call: Call, q, k, v, *captures):
+        return run_forward(call, q, k, v, captures, lse=True)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        call, q, k, v, *captures = inputs
+        ctx.call = call
+        save(ctx, q, k, v, captures, output)
+
+    @staticmethod
+    def backward(ctx, dout, dlse, dmax):
+        def run(q, k, v, captures, out, lse, dout, dlse, numbers):
+            return _Backward.apply(ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures)
+
+        return (None, *differentiate(ctx, ctx.needs_input_grad[1:], dout, dlse, run))
+
+
+class _Backward(torch.autograd.Function):
+    """A function of its own, so that torch.func's transformations see plain tensors inside it."""
+
+    @staticmethod
+    def forward(call: Call, numbers: tuple, q, k, v, out, lse, dout, dlse, *captures):
+        return tuple(run_backward(call, q, k, v, captures, out, lse, dout, dlse, numbers))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *ignored):
+        raise NotImplementedError("treadle: flex_attention can be differentiated once; its gradients cannot be")

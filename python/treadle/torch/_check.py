@@ -1,0 +1,87 @@
+"""What flex_attention may be given: errors of the kinds that torch's raises, with the numbers seen."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import torch
+from torch import Tensor
+
+from ._block_mask import BlockMask
+
+_FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
+
+
+def check_tensors(query, key, value):
+    """Tensors, and where they are."""
+    for t in (query, key, value):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"query, key and value must be tensors, got {type(t).__name__}")
+        if t.is_nested:
+            raise NotImplementedError("nested tensors are not supported")
+    if not (query.is_cpu and key.is_cpu and value.is_cpu) and not (query.device == key.device == value.device):
+        raise ValueError(
+            f"query, key and value must be on one device, got {query.device}, {key.device} and {value.device}"
+        )
+    if not query.is_cpu:
+        raise ValueError(f"Treadle runs on the CPU; query, key and value are on {query.device}")
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, block_mask: Optional[BlockMask]):
+    """Dims, heads, batches, lengths and types."""
+    q, k, v = query.shape, key.shape, value.shape
+    if len(q) < 2 or len(k) < 2 or len(v) < 2:
+        raise ValueError("query, key and value must have at least 2 dimensions")
+    if q[-1] != k[-1]:
+        raise ValueError(f"query and key must have the same embedding dimension, got {q[-1]} and {k[-1]}")
+    if len(q) != 4 or len(k) != 4 or len(v) != 4:
+        raise NotImplementedError("query, key and value must have 4 dimensions")
+    if not enable_gqa and q[1] != k[1]:
+        raise ValueError(
+            f"query and key/value have different numbers of heads, {q[1]} and {k[1]}; set enable_gqa=True"
+        )
+    if enable_gqa and (k[1] == 0 or q[1] % k[1] != 0):
+        raise ValueError(f"the heads of query, {q[1]}, must be a multiple of those of key/value, {k[1]}")
+    if q[0] != k[0]:
+        if block_mask is None:
+            raise ValueError(
+                f"query and key/value have batch sizes {q[0]} and {k[0]}; without a block_mask they must be equal"
+            )
+        batch = block_mask.batch_and_heads[0]
+        if k[0] != 1 or batch != q[0]:
+            raise ValueError(
+                f"query, key/value and block_mask have batch sizes {q[0]}, {k[0]} and {batch}; those of key/value "
+                "must be 1 and the block_mask's that of query"
+            )
+    if v[:3] != k[:3]:
+        raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
+    for t in (query, key, value):
+        if t.dtype not in _FLOATS:
+            raise ValueError(f"query, key and value must be floating point, got {t.dtype}")
+
+
+def check_options(kernel_options: Optional[dict], return_lse: bool, return_aux):
+    if return_lse and return_aux is not None:
+        raise ValueError("return_lse and return_aux cannot be given together; use return_aux=AuxRequest(lse=True)")
+    if kernel_options:
+        if "BACKEND" in kernel_options and kernel_options.get("FORCE_USE_FLEX_ATTENTION"):
+            raise RuntimeError("BACKEND and FORCE_USE_FLEX_ATTENTION cannot be given together")
+        backend = kernel_options.get("BACKEND", "AUTO")
+        if backend not in ("AUTO", "TRITON", "TRITON_DECODE", "FLASH"):
+            raise ValueError(f"unknown BACKEND {backend!r}; AUTO, TRITON, TRITON_DECODE and FLASH are known")
+        for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
+            assert name not in kernel_options, f"{name} is set by flex_attention; use return_aux"
+
+
+def check_lengths(query: Tensor, key: Tensor, mask: BlockMask):
+    q_length, kv_length = mask.seq_lengths
+    batch, heads, queries, _ = query.shape
+    keys = key.shape[2]
+    if (queries != q_length or keys != kv_length) and not mask.any_length:
+        raise ValueError(
+            f"block_mask was made for {q_length} queries and {kv_length} keys, but query and key have lengths "
+            f"{queries} and {keys}; use block_mask._adjust(q_len, kv_len) or make a new one"
+        )
+    for name, size, of_mask in zip(("batch", "heads"), (batch, heads), mask.batch_and_heads):
+        if of_mask != 1 and of_mask != size:
+            raise ValueError(f"block_mask has {name} {of_mask}, query has {size}; the mask's must be 1 or the same")

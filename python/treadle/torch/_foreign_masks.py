@@ -1,0 +1,35 @@
+"""torch's own BlockMasks as Treadle's."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Optional
+
+from ._block_lists import BY_ROW
+from ._block_mask import BlockMask
+
+_known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # torch's: ours
+
+
+def as_block_mask(mask) -> Optional[BlockMask]:
+    """A BlockMask of ours; torch's are taken as its compiled kernels take them: only listed blocks exist, and full
+    ones are visible whatever mask_mod says."""
+    if mask is None or isinstance(mask, BlockMask):
+        return mask
+    if not all(hasattr(mask, name) for name in ("kv_num_blocks", "kv_indices", "mask_mod", "BLOCK_SIZE")):
+        raise TypeError(f"block_mask must be a BlockMask, got {type(mask).__name__}")
+    try:
+        found = _known.get(mask)
+    except TypeError:
+        found = None
+    same = found is not None and found.mask_mod is mask.mask_mod
+    if not same or any(getattr(found, name) is not getattr(mask, name) for name in BY_ROW):
+        found = BlockMask(
+            mask.seq_lengths, *[getattr(mask, name) for name in BY_ROW], BLOCK_SIZE=mask.BLOCK_SIZE,
+            mask_mod=mask.mask_mod,
+        )  # fmt: skip
+        try:
+            _known[mask] = found
+        except TypeError:
+            pass
+    return found

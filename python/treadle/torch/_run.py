@@ -1,0 +1,77 @@
+"""Runs a traced call's kernels on torch's tensors: run_forward and run_backward."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import torch
+from torch import Tensor
+
+from .._layouts import Layouts
+from .._program import Program, function_for
+from ._arrays import as_array
+
+
+class Call(NamedTuple):
+    """All of a call that is not a tensor of the user's."""
+
+    program: Program
+    scale: Optional[float]
+    layouts: Layouts
+    max: bool  # wanted
+    threads: int
+
+
+def empty_in_order_of(like: Tensor, shape, dtype=None) -> Tensor:
+    """Memory whose strides are in the order of `like`'s, with the last one 1."""
+    strides = like.stride()
+    if strides[0] >= strides[1] >= strides[2]:
+        return like.new_empty(shape, dtype=dtype)
+    order = sorted(range(3), key=lambda d: strides[d], reverse=True) + [3]
+    back = [order.index(d) for d in range(4)]
+    return like.new_empty([shape[d] for d in order], dtype=dtype).permute(back)
+
+
+def compute_type(q: Tensor, k: Tensor, v: Tensor) -> torch.dtype:
+    """Of lse and max: float64 if an input is."""
+    wide = torch.float64 in (q.dtype, k.dtype, v.dtype)
+    return torch.float64 if wide else torch.float32
+
+
+def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: tuple):
+    """The compiled function, and what it takes first: q, k, v, captures, layout."""
+    function = function_for(call.program, gradients, call.scale)
+    arrays = [*map(as_array, captured), *call.program.scalars]
+    inputs = as_array(q), as_array(k), as_array(v)
+    layout = call.layouts.get(call.program, function, inputs, arrays, call.threads)
+    return function, (*inputs, arrays, layout)
+
+
+def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool):
+    """out, lse, max; the last two None unless wanted."""
+    function, first = _prepare(call, q, k, v, captured, ())
+    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
+    compute = compute_type(q, k, v)
+    rows = q.new_empty(q.shape[:3], dtype=compute) if lse else None
+    most = q.new_empty(q.shape[:3], dtype=compute) if call.max else None
+    function.forward(
+        *first, as_array(out), as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads
+    )
+    return out, rows, most
+
+
+def empty_gradients(q: Tensor, k: Tensor, v: Tensor, captured, gradients) -> list:
+    """Memory for dq, dk, dv and the gradients of the captures with these numbers."""
+    results = [empty_in_order_of(t, t.shape) for t in (q, k, v)]
+    return results + [captured[i].new_empty(captured[i].shape) for i in gradients]
+
+
+def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients: tuple) -> list:
+    """dq, dk, dv and the gradients of the captures with these numbers."""
+    function, first = _prepare(call, q, k, v, captured, gradients)
+    results = empty_gradients(q, k, v, captured, gradients)
+    function.backward(
+        *first, as_array(out), as_array(lse), as_array(dout), as_array(dlse) if dlse is not None else None,
+        [as_array(t) for t in results], call.threads,
+    )  # fmt: skip
+    return results

@@ -1,0 +1,40 @@
+"""Traces mods that call torch's functions and read torch's tensors."""
+
+from __future__ import annotations
+
+from typing import Callable, Optional
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .. import _program
+from .._captures import read, trace_of
+from ._functions import buffer_of_tensor, call, refuse_write
+from ._values import TorchTrace
+
+_read_element = torch.Tensor.__getitem__
+_in_place = {f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()}
+
+
+class Tracing(TorchFunctionMode):
+    """While a mod is traced: indexing a tensor with traced values reads it, and writing to one is refused."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is _read_element and type(args[0]) is torch.Tensor:
+            trace = trace_of(args[1])
+            return func(*args) if trace is None else read(trace, buffer_of_tensor(args[0]), args[1])
+        if trace_of(*args) is not None or (kwargs and trace_of(*kwargs.values()) is not None):
+            return call(func, args, kwargs)
+        name = getattr(func, "__name__", "")
+        if name.endswith("_"):
+            if name == "__setitem__":
+                refuse_write("[...] = ")
+            if name in _in_place or not (name.endswith("__") or name.startswith("_")):
+                refuse_write(name)
+        return func(*args, **(kwargs or {}))
+
+
+def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> _program.Program:
+    """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
+    with Tracing():
+        return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
