@@ -3,6 +3,7 @@
 #include "passes/bounds.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -73,18 +74,17 @@ Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents)
     : graph_(graph),
       tables_(tables),
       contents_(contents),
-      bounds_(static_cast<std::size_t>(graph.size())),
-      depends_(static_cast<std::size_t>(graph.size())),
-      inside_(static_cast<std::size_t>(graph.size()), 1),
-      used_(static_cast<std::size_t>(graph.size())) {
+      bounds_(graph.size()),
+      depends_(graph.size()),
+      inside_(graph.size(), true),
+      used_(graph.size()) {
   for (NodeId id = 0; id < graph.size(); ++id) {
     const Node& node = graph[id];
-    std::uint8_t& depends = depends_[static_cast<std::size_t>(id)];
+    std::uint8_t& depends = depends_[id];
     if (node.op == Op::input && node.input != Input::score && node.input != Input::grad) {
       depends = axis_bit(node.input);
     }
-    for (const NodeId operand : node.operands)
-      depends |= depends_[static_cast<std::size_t>(operand)];
+    for (const NodeId operand : node.operands) depends |= depends_[operand];
   }
 }
 
@@ -104,11 +104,10 @@ void Bounds::evaluate(const Box& box) {
   box_ = box;
   counts_ = counts_of(box);
   for (NodeId id = 0; id < graph_.size(); ++id) {
-    const auto at = static_cast<std::size_t>(id);
     // Splitting a box changes one of its axes; what does not depend on it stays.
-    if (evaluated_ && (depends_[at] & changed) == 0) continue;
+    if (evaluated_ && (depends_[id] & changed) == 0) continue;
     const Node& node = graph_[id];
-    Bound& bound = bounds_[at];
+    Bound& bound = bounds_[id];
     bound = bound_of(id, box);
     // These three have rules of their own for poison; everything else is poisoned by any poisoned
     // operand.
@@ -121,9 +120,7 @@ void Bounds::evaluate(const Box& box) {
   evaluated_ = true;
 }
 
-bool Bounds::reads_inside() const {
-  return std::ranges::all_of(inside_, [](std::uint8_t inside) { return inside != 0; });
-}
+bool Bounds::reads_inside() const { return std::ranges::all_of(inside_, std::identity()); }
 
 bool Bounds::never_poisoned() const {
   const auto divides_by_zero = [&](const Node& node) {
@@ -135,7 +132,7 @@ bool Bounds::never_poisoned() const {
 bool Bounds::fits_32_bits() const {
   for (NodeId id = 0; id < graph_.size(); ++id) {
     if (graph_[id].type != Type::integer) continue;
-    const IntegerRange& range = bounds_[static_cast<std::size_t>(id)].integer;
+    const IntegerRange& range = bounds_[id].integer;
     if (range.low < std::numeric_limits<std::int32_t>::min() ||
         range.high > std::numeric_limits<std::int32_t>::max())
       return false;
@@ -316,7 +313,7 @@ Bound Bounds::load(NodeId id) {
       nowhere = true;
     }
   }
-  inside_[static_cast<std::size_t>(id)] = inside;
+  inside_[id] = inside;
 
   Bound unknown;
   if (node.type != Type::real) unknown.integer = range_of(view.dtype());
@@ -329,7 +326,7 @@ Bound Bounds::load(NodeId id) {
   const std::int64_t first = std::max<std::int64_t>(index.low, 0);
   const std::int64_t last = std::min(index.high, view.size(moving) - 1);
   if (first > last) return unknown;
-  Used& used = used_[static_cast<std::size_t>(id)];
+  Used& used = used_[id];
   if (used.table == nullptr || used.axis != moving || used.offset != offset) {
     used = {&tables_.along(node.slot, moving, offset), moving, offset};
   }

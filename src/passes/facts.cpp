@@ -34,16 +34,13 @@ bool Facts::is_boolean(NodeId id, bool value) const {
 }
 
 const Facts::Fact& Facts::at(NodeId id) {
-  while (static_cast<NodeId>(facts_.size()) <= id)
-    facts_.push_back(fact_of(static_cast<NodeId>(facts_.size())));
-  return facts_[static_cast<std::size_t>(id)];
+  while (facts_.size() <= id) facts_.push_back(fact_of(facts_.size()));
+  return facts_[id];
 }
 
 Facts::Fact Facts::fact_of(NodeId id) const {
   const Node& node = make_[id];
-  const auto fact = [&](std::size_t i) {
-    return facts_[static_cast<std::size_t>(node.operands[i])];
-  };
+  const auto fact = [&](std::size_t i) { return facts_[node.operands[i]]; };
   const auto positive_constant = [&](std::size_t i) {
     const Node& operand = make_[node.operands[i]];
     return operand.op == Op::constant && operand.type == Type::integer && operand.integer() > 0;

@@ -33,7 +33,7 @@ class Facts {
   [[nodiscard]] Fact fact_of(ir::NodeId id) const;
 
   const ir::Builder& make_;
-  std::vector<Fact> facts_;  // of the first nodes; grows as they are asked for
+  ir::PerNode<Fact> facts_;  // of the first nodes; grows as they are asked for
 };
 
 }  // namespace treadle::passes

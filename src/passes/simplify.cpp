@@ -44,22 +44,20 @@ Op opposite(Op op) {
 class Simplifier {
  public:
   Graph run(const Graph& graph) {
-    std::vector<NodeId> to(static_cast<std::size_t>(graph.size()));
+    ir::PerNode<NodeId> to;
     for (NodeId id = 0; id < graph.size(); ++id) {
       const Node& node = graph[id];
       std::vector<NodeId> operands;
-      for (const NodeId operand : node.operands)
-        operands.push_back(to[static_cast<std::size_t>(operand)]);
+      for (const NodeId operand : node.operands) operands.push_back(to[operand]);
       Maybe better;
       if (ir::info(node.op).rule != Rule::leaf) {
         better = fold(make_, node.op, operands);
         if (!better) better = rewrite(node, operands);
       }
-      to[static_cast<std::size_t>(id)] = better ? *better : make_.copy(graph, id, to);
+      to.push_back(better ? *better : make_.copy(graph, id, to));
     }
     std::vector<NodeId> outputs;
-    for (const NodeId output : graph.outputs())
-      outputs.push_back(to[static_cast<std::size_t>(output)]);
+    for (const NodeId output : graph.outputs()) outputs.push_back(to[output]);
     return make_.finish(outputs);
   }
 
