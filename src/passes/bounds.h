@@ -45,7 +45,8 @@ class Bounds {
   [[nodiscard]] bool fits_32_bits() const;
 
  private:
-  Bound bound_of(ir::NodeId id, const Box& box);
+  Bound leaf(ir::NodeId id, const Box& box);
+  [[nodiscard]] Bound input(ir::Input input, const Box& box) const;
   Bound load(ir::NodeId id);
   [[nodiscard]] const Bound& operand(const ir::Node& node, std::size_t i) const {
     return bounds_[node.operands[i]];

@@ -1,4 +1,6 @@
-// The derivative table: one row per operation.
+// The table of derivatives: one row per operation.
+//
+//   derivatives(make, y, grad)      of y = tanh(x):  {grad * (1 - y * y)}
 #pragma once
 
 #include <vector>
@@ -7,9 +9,9 @@
 
 namespace treadle::passes {
 
-// `node` computed node = op(operands) on floats; `grad` is its gradient. Gives the gradient of each
-// operand; -1 where it is zero everywhere. Only rows of operands that are floats matter; where()
-// and loads are derive's own business.
-std::vector<ir::NodeId> slopes(ir::Builder& make, ir::NodeId node, ir::NodeId grad);
+// The gradients of the operands of `node`, whose own gradient is `grad`; -1 for an operand whose
+// gradient is zero everywhere. Only those of float operands mean something. where() and loads are
+// left to derive.
+std::vector<ir::NodeId> derivatives(ir::Builder& make, ir::NodeId node, ir::NodeId grad);
 
 }  // namespace treadle::passes

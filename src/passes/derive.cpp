@@ -1,7 +1,10 @@
-// In: a score mod; out: the joint graph. Gradients flow from the output to the leaves. Each
+// Reverse-mode differentiation of a score mod.
+//
+// In: a score mod. Out: the joint graph. Gradients flow from the output to the leaves. Each
 // gradient carries the condition under which it flows at all (the sides of where() that were
 // chosen), so that at the end a value that did not take part is dropped by a choice and never
-// multiplied by zero.
+// multiplied by zero. Read Deriver::run() first; the derivative of each operation is in
+// passes/derivatives.cpp.
 #include "passes/derive.h"
 
 #include <algorithm>
@@ -9,8 +12,8 @@
 
 #include "base/error.h"
 #include "ir/builder.h"
+#include "passes/derivatives.h"
 #include "passes/simplify.h"
-#include "passes/slopes.h"
 
 namespace treadle::passes {
 namespace {
@@ -57,7 +60,7 @@ class Deriver {
         push(node.operands[2],
              {also(flow.when, make_(Op::logical_not, NodeId{node.operands[0]})), flow.value});
       } else {
-        const std::vector<NodeId> gradients = slopes(make_, id, flow.value);
+        const std::vector<NodeId> gradients = derivatives(make_, id, flow.value);
         for (std::size_t i = 0; i < gradients.size(); ++i) {
           if (gradients[i] >= 0) push(node.operands[i], {flow.when, gradients[i]});
         }

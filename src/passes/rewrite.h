@@ -28,9 +28,10 @@ class Rewrite {
   Rewrite(ir::Builder& make, NodeProperties& properties, const ir::Node& node)
       : make_(make), properties_(properties), node_(node) {}
 
-  template <class Before, class After, class... Conditions>
-  void operator()(const Before& before, const After& after, const Conditions&... conditions) {
-    if (result_) return;
+  template <class... Parts, class After, class... Conditions>
+  void operator()(const Call<Parts...>& before, const After& after,
+                  const Conditions&... conditions) {
+    if (result_ || before.op != node_.op) return;
     found_.fill(nothing);
     if (matches(before, node_) && (conditions(*this) && ...)) result_ = built(part(after));
   }
