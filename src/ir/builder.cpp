@@ -1,4 +1,6 @@
-// Hash-consing, promotion and the canonical order. In: operations on nodes; out: a Graph.
+// Makes graphs: hash-consing, promotion and the canonical order.
+//
+// In: operations on nodes. Out: a Graph. Read apply() first, then finish().
 #include "ir/builder.h"
 
 #include <algorithm>

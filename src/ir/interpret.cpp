@@ -1,5 +1,7 @@
-// The definition of every operation. In: a graph, memory for its slots, points; out: a column of
-// values per output. Read evaluate() first: one line per operation.
+// The definition of every operation.
+//
+// In: a graph, memory for its slots, points. Out: a column of values per output. Read evaluate()
+// first: one line per operation.
 #include "ir/interpret.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// How poison spreads from reads outside a buffer and divisions by zero, and where it came from.
+// Spreads poison from reads outside a buffer and divisions by zero, and finds where it came from.
+//
+// In: a node whose operands have been evaluated. Out: its poison. Read evaluate_poison() first.
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,5 +1,7 @@
-// In: a graph; out: its text. Names are given first (which nodes get one), then each definition is
-// written as a tree.
+// Prints graphs as text.
+//
+// In: a graph. Out: its text. First it is decided which nodes get a name, then each definition is
+// written as a tree. Read Printer::print() first.
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -89,8 +91,8 @@ class Printer {
     return written_as_call(node) ? Binding::primary : binding_of(node.op);
   }
 
-  // `-2.0` reads as a constant and `^` on bools as on integers is told apart by type, so only a
-  // sign before a number must be spelled out.
+  // `-2.0` reads as a constant, so a sign before a number must be spelled out. `^` on bools and on
+  // integers differ by type.
   bool written_as_call(const Node& node) const {
     if (info(node.op).infix.empty()) return true;
     return node.op == Op::neg && graph_[node.operands[0]].op == Op::constant;

@@ -1,4 +1,7 @@
-// In: a graph; out: nothing, or an InternalError that says which rule which node breaks.
+// Checks that a graph is legal.
+//
+// In: a graph. Out: nothing, or an InternalError that says which rule which node breaks. Read
+// check_node() first.
 #include "ir/verify.h"
 
 #include <bit>

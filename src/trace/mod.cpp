@@ -1,4 +1,6 @@
-// Mods as values: expressions from text, and masks that are called inside masks.
+// Calls mods: expressions from text, and mods inside mods.
+//
+// In: a mod and its arguments. Out: the traced result, checked to be a number or a bool.
 #include "treadle/mod.h"
 
 #include <optional>
