@@ -1,7 +1,9 @@
-// Enters: a function and how often to call it. Leaves: the calls made, on the threads of oneTBB.
+// Calls a function on the threads of oneTBB.
+//
+// In: a function and how often to call it. Out: the calls made.
 //
 // ThreadSanitizer cannot see how libtbb.so synchronises and would take every hand-over of work for
-// a race. So CMakeLists.txt keeps it out of this file, oneTBB's headers included, it is told below
+// a race. So CMakeLists.txt keeps it out of this file, oneTBB's headers included, it is asked below
 // to look away when libtbb.so calls memset or delete, and HandOver says what happens before what:
 // all that the caller did before every call, all that the calls did before run returns.
 #include "base/arena.h"
@@ -42,7 +44,7 @@ struct Arena::Threads {
 Arena::Arena(int threads) : threads_(std::make_unique<Threads>()) {
   const int hardware = tbb::info::default_concurrency();
   const int wanted = threads == 0 ? hardware : threads;
-  // Beyond the hardware, oneTBB must be told that this is meant, and is so for the whole process.
+  // Beyond the hardware, oneTBB needs to know that this is meant; the setting is the process's.
   if (wanted > hardware) {
     threads_->limit.emplace(tbb::global_control::max_allowed_parallelism,
                             static_cast<std::size_t>(wanted));

@@ -1,5 +1,7 @@
-// Enters: two views of one shape. Leaves: the elements of the second in the first, converted.
-// copy_line is the loop, compiled once per pair of element types; copy walks the lines.
+// Copies elements between views, with conversion.
+//
+// In: two views of one shape. Out: the elements of the second in the first. Read copy() first: it
+// walks the lines; copy_line() is the loop, compiled once per pair of element types.
 #include "base/copy.h"
 
 #include "base/element.h"

@@ -1,4 +1,6 @@
-// Enters: another library's managed tensor. Leaves: a view and who owns its memory. And back.
+// Exchanges tensors with other libraries through DLPack.
+//
+// In: a managed tensor. Out: a view and the owner of its memory; and the other way round.
 #include "treadle/dlpack.h"
 
 #include <dlpack/dlpack.h>

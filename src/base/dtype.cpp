@@ -1,4 +1,4 @@
-// Enters: an element type. Leaves: a fact about it, one line per type.
+// Size, name and kind of every element type.
 #include "treadle/dtype.h"
 
 #include "base/element.h"

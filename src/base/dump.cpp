@@ -1,4 +1,6 @@
-// Enters: the environment variable, and what a stage wants to show. Leaves: text on stderr.
+// Prints what stages show when TREADLE_DUMP asks for it.
+//
+// In: the environment variable; the title and text of a stage. Out: text on stderr.
 #include "base/dump.h"
 
 #include <fmt/core.h>
@@ -52,7 +54,7 @@ bool dump_wanted(Dump what) {
   const char* value = std::getenv("TREADLE_DUMP");
   std::string_view list = value == nullptr ? "" : value;
   bool wanted = false;
-  while (!list.empty()) {  // to the end, so that a wrong name is found whoever asks
+  while (!list.empty()) {  // to the end: a wrong name is found whatever is asked for
     const std::string_view name = next_name(list);
     if (name.empty()) continue;
     check_name(name);

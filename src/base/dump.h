@@ -1,9 +1,9 @@
 // A look inside: TREADLE_DUMP=graph,layout,plan,ir,asm,time prints stages to stderr.
 //
-//   if (dump_wanted(Dump::graph)) dump(Dump::graph, "score mod", print(graph));
+//   if (dump_wanted(Dump::graph)) dump(Dump::graph, "score mod", ir::to_text(graph));
 //
 //   == graph: score mod
-//   %0 = score
+//   score * gate[h]
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,8 @@ namespace treadle::base {
 
 enum class Dump { graph, layout, plan, ir, assembly, time };
 
-// Reads the environment each time. An unknown name in it is the user's error.
+// Reads the environment each time, so that it may change; without the variable that costs next to
+// nothing. An unknown name in it is the user's error.
 bool dump_wanted(Dump what);
 
 // Prints, asked for or not, as one piece also when several threads do.

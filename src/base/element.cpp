@@ -1,5 +1,4 @@
-// Enters: memory, an element type, the number of an element. Leaves: its value, or the value in its
-// place.
+// Reads and writes single elements whose type is known at run time.
 #include "base/element.h"
 
 namespace treadle::base {

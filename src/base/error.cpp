@@ -1,5 +1,7 @@
-// Enters: a finished message. Leaves: an exception, never a value.
-// The throws stand here, out of line, so that the many places that call fail() stay small.
+// Throws the exceptions of base/error.h.
+//
+// In: a finished message. Out: an exception, never a value. The throws stand here, out of line, so
+// that the many places that call fail() stay small.
 #include "base/error.h"
 
 #include <string_view>

@@ -1,5 +1,7 @@
-// Enters: a float, double or integer. Leaves: the nearest 16-bit float, ties to even, overflow to
-// infinity. Read narrow_double first; bf16 from float is simple enough to stand alone.
+// Rounds numbers to 16-bit floats, and widens these.
+//
+// In: a float, double or integer. Out: the nearest 16-bit float, ties to even, overflow to
+// infinity. Read narrow_double() first; bf16 from float is simple enough to stand alone.
 #include "base/float16.h"
 
 #include <algorithm>

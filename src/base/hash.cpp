@@ -1,5 +1,7 @@
-// Enters: values in a fixed order. Leaves: 128 bits that depend on nothing else (XXH3, seed 0).
-// Keys are short, so a Hasher gathers the bytes and hashes them in one go.
+// Hashes values with XXH3, seed 0.
+//
+// In: values in a fixed order. Out: 128 bits that depend on nothing else. Keys are short, so a
+// Hasher gathers the bytes and hashes them in one go.
 #include "base/hash.h"
 
 #include <fmt/core.h>

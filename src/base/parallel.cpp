@@ -1,5 +1,7 @@
-// Enters: a number of tasks. Leaves: all of them done, on the threads of oneTBB or on the caller's
-// own. Each thread takes the next number until none is left, so tasks start in ascending order.
+// The executors: tasks on the threads of oneTBB, or on the caller's own.
+//
+// In: a number of tasks. Out: all of them done. Each thread takes the next number until none is
+// left, so tasks start in ascending order. Read Batch::work() first.
 #include "base/parallel.h"
 
 #include <algorithm>

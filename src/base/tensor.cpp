@@ -1,4 +1,6 @@
-// Enters: a type and a shape. Leaves: zeroed memory of that size, owned.
+// Allocates the memory of tensors.
+//
+// In: a type and a shape. Out: zeroed memory of that size, aligned and owned.
 #include "treadle/tensor.h"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// The version, from the one place that knows it: project() in CMakeLists.txt.
+// The version, from the one place that has it: project() in CMakeLists.txt.
 #include "treadle/version.h"
 
 namespace treadle {

@@ -1,6 +1,7 @@
-// Enters: shapes, strides and indices from anywhere. Leaves: the same, known to fit, or an Error.
-// Behind these checks lengths and strides of a view with elements may be multiplied without
-// looking.
+// Checks shapes, strides and indices of views.
+//
+// In: numbers from anywhere. Out: the same, known to fit, or an Error. Behind these checks lengths
+// and strides of a view with elements may be multiplied without a further check.
 #include "treadle/view.h"
 
 #include <fmt/core.h>

@@ -1,4 +1,6 @@
-// Hash-consing, promotion and the canonical order. In: operations on nodes; out: a Graph.
+// Makes graphs: hash-consing, promotion and the canonical order.
+//
+// In: operations on nodes. Out: a Graph. Read apply() first, then finish().
 #include "ir/builder.h"
 
 #include <algorithm>
@@ -179,20 +181,25 @@ NodeId Builder::apply(Op op, std::vector<NodeId> operands) {
   return intern({.op = op, .type = result, .operands = std::move(operands)});
 }
 
-NodeId Builder::copy(const Graph& from, NodeId id, const std::vector<NodeId>& to) {
+NodeId Builder::copy(const Graph& from, NodeId id, const PerNode<NodeId>& to) {
   Node node = from[id];
-  for (NodeId& operand : node.operands) operand = to[static_cast<std::size_t>(operand)];
+  for (NodeId& operand : node.operands) operand = to[operand];
   // The operand may have become a constant, and the conversion of that is a constant.
   if (info(node.op).rule == Rule::conversion) return convert(node.operands[0], node.type);
-  if (node.op == Op::load)
-    node.slot = slot_index(from.slots()[static_cast<std::size_t>(node.slot)]);
+  if (node.op == Op::load) node.slot = slot_index(from.slot(node.slot));
   return intern(std::move(node));
+}
+
+PerNode<NodeId> Builder::copy(const Graph& from) {
+  PerNode<NodeId> to;
+  for (NodeId id = 0; id < from.size(); ++id) to.push_back(copy(from, id, to));
+  return to;
 }
 
 Graph Builder::finish(const std::vector<NodeId>& outputs) const {
   std::vector<Node> nodes;
   std::vector<Slot> slots;
-  std::vector<NodeId> renamed(nodes_.size(), -1);
+  PerNode<NodeId> renamed(size(), -1);
   std::vector<std::int32_t> slot_renamed(slots_.size(), -1);
 
   // Depth first, operands left to right, without recursion: graphs may be deep.
@@ -206,30 +213,29 @@ Graph Builder::finish(const std::vector<NodeId>& outputs) const {
     while (!stack.empty()) {
       Frame& top = stack.back();
       const Node& node = (*this)[top.id];
-      if (renamed[static_cast<std::size_t>(top.id)] >= 0) {
+      if (renamed[top.id] >= 0) {
         stack.pop_back();
       } else if (top.next < node.operands.size()) {
         stack.push_back({node.operands[top.next++], 0});
       } else {
         Node copy = node;
-        for (NodeId& operand : copy.operands) operand = renamed[static_cast<std::size_t>(operand)];
+        for (NodeId& operand : copy.operands) operand = renamed[operand];
         if (node.op == Op::load) {
           auto& slot = slot_renamed[static_cast<std::size_t>(node.slot)];
           if (slot < 0) {
             slot = static_cast<std::int32_t>(slots.size());
-            slots.push_back(slots_[static_cast<std::size_t>(node.slot)]);
+            slots.push_back(this->slot(node.slot));
           }
           copy.slot = slot;
         }
-        renamed[static_cast<std::size_t>(top.id)] = static_cast<NodeId>(nodes.size());
+        renamed[top.id] = static_cast<NodeId>(nodes.size());
         nodes.push_back(std::move(copy));
         stack.pop_back();
       }
     }
   }
   std::vector<NodeId> renamed_outputs;
-  for (const NodeId output : outputs)
-    renamed_outputs.push_back(renamed[static_cast<std::size_t>(output)]);
+  for (const NodeId output : outputs) renamed_outputs.push_back(renamed[output]);
   return {std::move(nodes), std::move(slots), std::move(renamed_outputs)};
 }
 

@@ -41,13 +41,13 @@ class Builder {
 
   // Copies a node of another graph whose operands have been copied already; `to` maps its ids to
   // ours.
-  NodeId copy(const Graph& from, NodeId id, const std::vector<NodeId>& to);
+  NodeId copy(const Graph& from, NodeId id, const PerNode<NodeId>& to);
+  // Copies every node of another graph. The result maps its ids to ours.
+  PerNode<NodeId> copy(const Graph& from);
 
   // The reference is good until the next node is made.
-  [[nodiscard]] const Node& operator[](NodeId id) const {
-    return nodes_[static_cast<std::size_t>(id)];
-  }
-  [[nodiscard]] NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
+  [[nodiscard]] const Node& operator[](NodeId id) const { return nodes_[id]; }
+  [[nodiscard]] NodeId size() const { return nodes_.size(); }
   [[nodiscard]] Type type(NodeId id) const { return (*this)[id].type; }
   [[nodiscard]] const Slot& slot(std::int32_t index) const {
     return slots_[static_cast<std::size_t>(index)];
@@ -61,7 +61,7 @@ class Builder {
   std::int32_t slot_index(const Slot& slot);
   void promote(Op op, std::vector<NodeId>& operands);
 
-  std::vector<Node> nodes_;
+  PerNode<Node> nodes_;
   std::vector<Slot> slots_;
   std::unordered_map<Node, NodeId, NodeHash> known_;
 };

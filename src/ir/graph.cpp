@@ -1,4 +1,4 @@
-// Questions a Graph answers about itself.
+// Looks up what a graph uses, and hashes it.
 #include "ir/graph.h"
 
 #include <algorithm>

@@ -19,10 +19,9 @@
 
 #include "base/hash.h"
 #include "ir/op.h"
+#include "ir/per_node.h"
 
 namespace treadle::ir {
-
-using NodeId = std::int32_t;
 
 // A captured buffer as a graph knows it. Memory is bound to it at the call; rank 0 is a run-time
 // scalar.
@@ -64,14 +63,15 @@ class Graph {
   Graph(std::vector<Node> nodes, std::vector<Slot> slots, std::vector<NodeId> outputs)
       : nodes_(std::move(nodes)), slots_(std::move(slots)), outputs_(std::move(outputs)) {}
 
-  [[nodiscard]] NodeId size() const { return static_cast<NodeId>(nodes_.size()); }
-  [[nodiscard]] const Node& operator[](NodeId id) const {
-    return nodes_[static_cast<std::size_t>(id)];
-  }
-  [[nodiscard]] std::span<const Node> nodes() const { return nodes_; }
+  [[nodiscard]] NodeId size() const { return nodes_.size(); }
+  [[nodiscard]] const Node& operator[](NodeId id) const { return nodes_[id]; }
+  [[nodiscard]] std::span<const Node> nodes() const { return nodes_.values(); }
   [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
+  [[nodiscard]] const Slot& slot(std::int32_t index) const {
+    return slots_[static_cast<std::size_t>(index)];
+  }
   [[nodiscard]] std::span<const NodeId> outputs() const { return outputs_; }
-  [[nodiscard]] NodeId output() const { return outputs_.front(); }
+  [[nodiscard]] NodeId output(int i = 0) const { return outputs_[static_cast<std::size_t>(i)]; }
   [[nodiscard]] Type output_type() const { return (*this)[output()].type; }
 
   // Does any output depend on this input?
@@ -82,7 +82,7 @@ class Graph {
   bool operator==(const Graph&) const = default;
 
  private:
-  std::vector<Node> nodes_;
+  PerNode<Node> nodes_;
   std::vector<Slot> slots_;  // in the order in which the nodes first read them
   std::vector<NodeId> outputs_;
 };

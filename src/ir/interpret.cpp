@@ -1,5 +1,7 @@
-// The definition of every operation. In: a graph, memory for its slots, points; out: a column of
-// values per output. Read evaluate() first: one line per operation.
+// The definition of every operation.
+//
+// In: a graph, memory for its slots, points. Out: a column of values per output. Read evaluate()
+// first: one line per operation.
 #include "ir/interpret.h"
 
 #include <algorithm>
@@ -48,9 +50,7 @@ void check_binding(const Slot& slot, const ConstView& view) {
 
 template <class F>
 Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
-    : graph_(graph),
-      bindings_(std::move(bindings)),
-      columns_(static_cast<std::size_t>(graph.size())) {
+    : graph_(graph), bindings_(std::move(bindings)), columns_(graph.size()) {
   if (bindings_.size() != graph_.slots().size()) {
     base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(),
                          bindings_.size());
@@ -61,7 +61,7 @@ Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
 template <class F>
 void Interpreter<F>::operator()(const Points<F>& points, std::int64_t count) {
   for (NodeId id = 0; id < graph_.size(); ++id) {
-    Column& out = columns_[static_cast<std::size_t>(id)];
+    Column& out = columns_[id];
     const auto n = static_cast<std::size_t>(count);
     switch (graph_[id].type) {
       case Type::real: out.real.resize(n); break;
@@ -80,7 +80,7 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
   using meaning::wrap;
   using Int = std::int64_t;
   const Node& node = graph_[id];
-  Column& out = columns_[static_cast<std::size_t>(id)];
+  Column& out = columns_[id];
 
   // f over operands that are all float, all integer or all bool; `real` also rounds to F.
   const auto real1 = [&](auto f) { map(out.real, count, f, operand(id, 0).real); };
@@ -248,8 +248,8 @@ void Interpreter<F>::evaluate(NodeId id, const Points<F>& points, std::int64_t c
 template <class F>
 void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
   const Node& node = graph_[id];
-  const ConstView& view = bindings_[static_cast<std::size_t>(node.slot)];
-  Column& out = columns_[static_cast<std::size_t>(id)];
+  const ConstView& view = memory_of(node);
+  Column& out = columns_[id];
 
   // Axis by axis, so that each loop is a simple one: where is the element, and is it inside?
   const auto n = static_cast<std::size_t>(count);
@@ -291,22 +291,22 @@ void Interpreter<F>::evaluate_load(NodeId id, std::int64_t count) {
 
 template <class F>
 std::span<const F> Interpreter<F>::reals(int output) const {
-  return column(graph_.outputs()[static_cast<std::size_t>(output)]).real;
+  return columns_[graph_.output(output)].real;
 }
 
 template <class F>
 std::span<const std::int64_t> Interpreter<F>::integers(int output) const {
-  return column(graph_.outputs()[static_cast<std::size_t>(output)]).integer;
+  return columns_[graph_.output(output)].integer;
 }
 
 template <class F>
 std::span<const std::uint8_t> Interpreter<F>::booleans(int output) const {
-  return column(graph_.outputs()[static_cast<std::size_t>(output)]).boolean;
+  return columns_[graph_.output(output)].boolean;
 }
 
 template <class F>
 std::span<const std::uint8_t> Interpreter<F>::poison(int output) const {
-  return column(graph_.outputs()[static_cast<std::size_t>(output)]).poison;
+  return columns_[graph_.output(output)].poison;
 }
 
 template class Interpreter<float>;

@@ -62,16 +62,16 @@ class Interpreter {
   void evaluate(NodeId id, const Points<F>& points, std::int64_t count);
   void evaluate_load(NodeId id, std::int64_t count);
   void evaluate_poison(NodeId id, std::int64_t count);
-  [[nodiscard]] const Column& column(NodeId id) const {
-    return columns_[static_cast<std::size_t>(id)];
-  }
   [[nodiscard]] const Column& operand(NodeId id, int i) const {
-    return column(graph_[id].operands[static_cast<std::size_t>(i)]);
+    return columns_[graph_[id].operands[static_cast<std::size_t>(i)]];
+  }
+  [[nodiscard]] const ConstView& memory_of(const Node& load) const {
+    return bindings_[static_cast<std::size_t>(load.slot)];
   }
 
   Graph graph_;
   std::vector<ConstView> bindings_;
-  std::vector<Column> columns_;
+  PerNode<Column> columns_;
   // Of the elements that a load reads: where they are, and whether that is outside the buffer.
   std::vector<std::int64_t> offsets_;
   std::vector<std::uint8_t> outside_;

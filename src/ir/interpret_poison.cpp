@@ -1,4 +1,6 @@
-// How poison spreads from reads outside a buffer and divisions by zero, and where it came from.
+// Spreads poison from reads outside a buffer and divisions by zero, and finds where it came from.
+//
+// In: a node whose operands have been evaluated. Out: its poison. Read evaluate_poison() first.
 #include <algorithm>
 
 #include "base/error.h"
@@ -9,7 +11,7 @@ namespace treadle::ir {
 template <class F>
 void Interpreter<F>::evaluate_poison(NodeId id, std::int64_t count) {
   const Node& node = graph_[id];
-  Column& out = columns_[static_cast<std::size_t>(id)];
+  Column& out = columns_[id];
   const auto n = static_cast<std::size_t>(count);
   const auto poisoned = [](const Column& column, std::size_t i) {
     return !column.poison.empty() && column.poison[i] != 0;
@@ -20,7 +22,7 @@ void Interpreter<F>::evaluate_poison(NodeId id, std::int64_t count) {
     out.poison.resize(n);
     for (std::size_t i = 0; i < n; ++i) out.poison[i] = operand(id, 1).integer[i] == 0;
   }
-  const auto has_poison = [&](NodeId operand) { return !column(operand).poison.empty(); };
+  const auto has_poison = [&](NodeId operand) { return !columns_[operand].poison.empty(); };
   if (!std::ranges::any_of(node.operands, has_poison)) return;
   out.poison.resize(n);
 
@@ -53,9 +55,9 @@ template <class F>
 std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const {
   const auto i = static_cast<std::size_t>(point);
   const auto poisoned = [&](NodeId id) {
-    return !column(id).poison.empty() && column(id).poison[i] != 0;
+    return !columns_[id].poison.empty() && columns_[id].poison[i] != 0;
   };
-  NodeId id = graph_.outputs()[static_cast<std::size_t>(output)];
+  NodeId id = graph_.output(output);
   if (!poisoned(id))
     base::internal_error("poison_reason: output {} is sound at point {}", output, point);
   // Follow the poison to where it entered.
@@ -73,8 +75,8 @@ std::string Interpreter<F>::poison_reason(int output, std::int64_t point) const 
   }
   const Node& node = graph_[id];
   if (node.op != Op::load) return fmt::format("{}: the divisor is 0", info(node.op).text);
-  const ConstView& view = bindings_[static_cast<std::size_t>(node.slot)];
-  const std::string& name = graph_.slots()[static_cast<std::size_t>(node.slot)].name;
+  const ConstView& view = memory_of(node);
+  const std::string& name = graph_.slot(node.slot).name;
   for (int axis = 0; axis < view.rank(); ++axis) {
     const std::int64_t index = operand(id, axis).integer[i];
     if (index < 0 || index >= view.size(axis)) {

@@ -1,4 +1,4 @@
-// In: a joint graph; out: its lines.
+// Prints joint graphs.
 #include "ir/joint.h"
 
 #include <fmt/format.h>

@@ -26,7 +26,7 @@ struct Joint {
   bool operator==(const Joint&) const = default;
 };
 
-// "dscore = grad * gate[h]" and "gate[h] += grad * score" on lines of their own, for people.
+// "dscore = grad * gate[h]" and "gate[h] += grad * score" on lines of their own. No parser reads it.
 std::string to_text(const Joint& joint);
 
 }  // namespace treadle::ir

@@ -1,4 +1,6 @@
-// In: source text; out: tokens that point into it.
+// Cuts text into tokens.
+//
+// In: source text. Out: tokens that point into it. Read tokenize() first.
 #include "ir/lexer.h"
 
 #include <algorithm>

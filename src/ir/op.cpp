@@ -1,27 +1,14 @@
-// The table ops.def as data. In: an operation or its spelling; out: its row.
+// Finds operations by name; names types and inputs.
 #include "ir/op.h"
 
 #include <algorithm>
 
 namespace treadle::ir {
-namespace {
-
-constexpr OpInfo table[] = {
-#define TREADLE_OP(name, text, infix, arity, rule) {Op::name, text, infix, arity, Rule::rule},
-#include "ir/ops.def"
-#undef TREADLE_OP
-};
-
-}  // namespace
-
-std::span<const OpInfo> op_table() { return table; }
-
-const OpInfo& info(Op op) { return table[static_cast<std::size_t>(op)]; }
 
 std::optional<Op> find_op(std::string_view text) {
   if (text.empty()) return std::nullopt;  // leaves have no name
-  const auto* row = std::ranges::find(table, text, &OpInfo::text);
-  if (row == std::end(table)) return std::nullopt;
+  const auto* row = std::ranges::find(op_rows, text, &OpInfo::text);
+  if (row == std::end(op_rows)) return std::nullopt;
   return row->op;
 }
 

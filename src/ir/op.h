@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -50,8 +51,13 @@ struct OpInfo {
 };
 
 // The rows of ops.def, in order.
-std::span<const OpInfo> op_table();
-const OpInfo& info(Op op);
+inline constexpr OpInfo op_rows[] = {
+#define TREADLE_OP(name, text, infix, arity, rule) {Op::name, text, infix, arity, Rule::rule},
+#include "ir/ops.def"
+#undef TREADLE_OP
+};
+constexpr std::span<const OpInfo> op_table() { return op_rows; }
+constexpr const OpInfo& info(Op op) { return op_rows[static_cast<std::size_t>(op)]; }
 std::optional<Op> find_op(std::string_view text);
 
 std::string_view name_of(Type type);

@@ -1,5 +1,6 @@
-// In: text and the captures it may name; out: a graph. Precedence climbing over the tokens; read
-// expression() first.
+// Parses text by precedence climbing.
+//
+// In: text and the captures it may name. Out: a graph. Read expression() first.
 #include "ir/parse.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The binding of each infix operation. In: an operation; out: where it stands in Python's order.
+// How tightly each infix operation binds.
 #include "ir/precedence.h"
 
 namespace treadle::ir {

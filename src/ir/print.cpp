@@ -1,5 +1,7 @@
-// In: a graph; out: its text. Names are given first (which nodes get one), then each definition is
-// written as a tree.
+// Prints graphs as text.
+//
+// In: a graph. Out: its text. First it is decided which nodes get a name, then each definition is
+// written as a tree. Read Printer::print() first.
 #include "ir/print.h"
 
 #include <fmt/format.h>
@@ -38,15 +40,12 @@ bool is_leaf(const Node& node) { return node.operands.empty(); }
 
 class Printer {
  public:
-  explicit Printer(const Graph& graph)
-      : graph_(graph), names_(static_cast<std::size_t>(graph.size())) {
-    choose_names();
-  }
+  explicit Printer(const Graph& graph) : graph_(graph), names_(graph.size()) { choose_names(); }
 
   Printed print() {
     Printed printed;
     for (NodeId id = 0; id < graph_.size(); ++id) {
-      const std::string& name = names_[static_cast<std::size_t>(id)];
+      const std::string& name = names_[id];
       if (!name.empty()) printed.definitions += fmt::format("{} = {};\n", name, tree(id));
     }
     for (const NodeId output : graph_.outputs())
@@ -56,17 +55,17 @@ class Printer {
 
  private:
   void choose_names() {
-    std::vector<int> uses(names_.size()), depth(names_.size());
+    PerNode<int> uses(graph_.size()), depth(graph_.size());
     for (const Node& node : graph_.nodes()) {
-      for (const NodeId operand : node.operands) ++uses[static_cast<std::size_t>(operand)];
+      for (const NodeId operand : node.operands) ++uses[operand];
     }
-    for (const NodeId output : graph_.outputs()) ++uses[static_cast<std::size_t>(output)];
+    for (const NodeId output : graph_.outputs()) ++uses[output];
 
     int next = 0;
-    for (std::size_t id = 0; id < names_.size(); ++id) {
-      const Node& node = graph_[static_cast<NodeId>(id)];
+    for (NodeId id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_[id];
       for (const NodeId operand : node.operands) {
-        depth[id] = std::max(depth[id], depth[static_cast<std::size_t>(operand)] + 1);
+        depth[id] = std::max(depth[id], depth[operand] + 1);
       }
       if (is_leaf(node) || (uses[id] < 2 && depth[id] < deepest_tree)) continue;
       depth[id] = 0;
@@ -77,7 +76,7 @@ class Printer {
 
   // A node where it is used, in brackets if it binds more loosely than the place needs.
   std::string use(NodeId id, Binding needed) {
-    const std::string& name = names_[static_cast<std::size_t>(id)];
+    const std::string& name = names_[id];
     if (!name.empty()) return name;
     std::string text = tree(id);
     return binding(id) < needed ? "(" + text + ")" : text;
@@ -92,8 +91,8 @@ class Printer {
     return written_as_call(node) ? Binding::primary : binding_of(node.op);
   }
 
-  // `-2.0` reads as a constant and `^` on bools as on integers is told apart by type, so only a
-  // sign before a number must be spelled out.
+  // `-2.0` reads as a constant, so a sign before a number must be spelled out. `^` on bools and on
+  // integers differ by type.
   bool written_as_call(const Node& node) const {
     if (info(node.op).infix.empty()) return true;
     return node.op == Op::neg && graph_[node.operands[0]].op == Op::constant;
@@ -114,7 +113,7 @@ class Printer {
     if (node.op == Op::input) return std::string(name_of(node.input));
     if (node.op == Op::constant) return constant_text(node);
     if (node.op == Op::load) {
-      const std::string& name = graph_.slots()[static_cast<std::size_t>(node.slot)].name;
+      const std::string& name = graph_.slot(node.slot).name;
       return node.operands.empty() ? name : fmt::format("{}[{}]", name, arguments(node));
     }
     if (written_as_call(node)) return fmt::format("{}({})", row.text, arguments(node));
@@ -132,7 +131,7 @@ class Printer {
   }
 
   const Graph& graph_;
-  std::vector<std::string> names_;  // empty for nodes that are written where they are used
+  PerNode<std::string> names_;  // empty for nodes that are written where they are used
 };
 
 }  // namespace
@@ -153,8 +152,7 @@ std::string to_listing(const Graph& graph) {
     if (node.op == Op::constant) what = constant_text(node);
     if (node.op == Op::load) {
       const bool known = node.slot >= 0 && node.slot < static_cast<int>(graph.slots().size());
-      what = fmt::format("load {}",
-                         known ? graph.slots()[static_cast<std::size_t>(node.slot)].name : "?");
+      what = fmt::format("load {}", known ? graph.slot(node.slot).name : "?");
     }
     text += fmt::format("%{} {} = {}", id, name_of(node.type), what);
     for (const NodeId operand : node.operands) text += fmt::format(" %{}", operand);

@@ -23,7 +23,8 @@ struct Printed {
 };
 Printed print(const Graph& graph);
 
-// One line per node with its type, for dumps:  "%3 float = add %1 %2". Works on illegal graphs too.
+// One line per node with its type, for internal errors: "%3 float = add %1 %2". Illegal graphs are
+// printed as well.
 std::string to_listing(const Graph& graph);
 
 }  // namespace treadle::ir

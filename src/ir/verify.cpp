@@ -1,4 +1,7 @@
-// In: a graph; out: nothing, or an InternalError that says which rule which node breaks.
+// Checks that a graph is legal.
+//
+// In: a graph. Out: nothing, or an InternalError that says which rule which node breaks. Read
+// check_node() first.
 #include "ir/verify.h"
 
 #include <bit>
@@ -119,7 +122,7 @@ class Verifier {
     if (node.slot < 0 || node.slot >= static_cast<std::int32_t>(graph_.slots().size())) {
       fail(id, "a load of a slot that is not there");
     }
-    const Slot& slot = graph_.slots()[static_cast<std::size_t>(node.slot)];
+    const Slot& slot = graph_.slot(node.slot);
     if (static_cast<int>(node.operands.size()) != slot.rank)
       fail(id, "a load with another rank than its slot");
     return node.type == type_of(slot.dtype) && all_operands(id, Type::integer);
@@ -127,15 +130,14 @@ class Verifier {
 
   void check_outputs() const {
     if (graph_.outputs().empty()) fail("no outputs");
-    std::vector<bool> used(static_cast<std::size_t>(graph_.size()));
+    PerNode<bool> used(graph_.size());
     for (const NodeId output : graph_.outputs()) {
       if (output < 0 || output >= graph_.size()) fail("an output that is not there");
-      used[static_cast<std::size_t>(output)] = true;
+      used[output] = true;
     }
     for (NodeId id = graph_.size() - 1; id >= 0; --id) {
-      if (!used[static_cast<std::size_t>(id)]) fail(id, "no output needs it");
-      for (const NodeId operand : graph_[id].operands)
-        used[static_cast<std::size_t>(operand)] = true;
+      if (!used[id]) fail(id, "no output needs it");
+      for (const NodeId operand : graph_[id].operands) used[operand] = true;
     }
   }
 

@@ -33,14 +33,12 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
   const auto add = [&](std::set<std::int64_t>& to, std::int64_t number) {
     if (number > 1 && number < queries) to.insert(number);
   };
-  std::vector<bool> depends(static_cast<std::size_t>(mask.size()));
+  ir::PerNode<bool> depends(mask.size());
   for (ir::NodeId id = 0; id < mask.size(); ++id) {
     const Node& node = mask[id];
-    depends[static_cast<std::size_t>(id)] = (node.op == Op::input && node.input == ir::Input::q) ||
-                                            std::ranges::any_of(node.operands, [&](ir::NodeId o) {
-                                              return depends[static_cast<std::size_t>(o)];
-                                            });
-    if (node.operands.size() != 2 || !depends[static_cast<std::size_t>(node.operands[0])]) continue;
+    depends[id] = (node.op == Op::input && node.input == ir::Input::q) ||
+                  std::ranges::any_of(node.operands, [&](ir::NodeId o) { return depends[o]; });
+    if (node.operands.size() != 2 || !depends[node.operands[0]]) continue;
     const Node& right = mask[node.operands[1]];
     if (right.op != Op::constant || right.type != ir::Type::integer) continue;
     const std::int64_t number = right.integer();

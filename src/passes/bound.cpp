@@ -1,4 +1,6 @@
-// In: bounds of operands; out: the bound of a result.
+// Combines bounds: comparisons, truth, and one of two.
+//
+// In: ranges or bounds of operands. Out: the bound of the result.
 #include "passes/bound.h"
 
 #include "base/error.h"
@@ -40,25 +42,6 @@ Order order_of(const RealRange& a, const RealRange& b) {
 }
 
 }  // namespace
-
-Bound of_integer(const IntegerRange& range) {
-  Bound bound;
-  bound.integer = range;
-  return bound;
-}
-
-Bound of_real(const RealRange& range) {
-  Bound bound;
-  bound.real = range;
-  return bound;
-}
-
-Bound of_truth(bool may_be_true, bool may_be_false) {
-  Bound bound;
-  bound.may_be_true = may_be_true;
-  bound.may_be_false = may_be_false;
-  return bound;
-}
 
 Bound compare(ir::Op op, const IntegerRange& a, const IntegerRange& b, const Counts& counts) {
   return compare(op, order_of(a, b, counts));

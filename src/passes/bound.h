@@ -15,9 +15,11 @@ struct Bound {
   bool may_be_poison = false;
 };
 
-Bound of_integer(const IntegerRange& range);
-Bound of_real(const RealRange& range);
-Bound of_truth(bool may_be_true, bool may_be_false);
+inline Bound of_integer(const IntegerRange& range) { return {.integer = range}; }
+inline Bound of_real(const RealRange& range) { return {.real = range}; }
+inline Bound of_truth(bool may_be_true, bool may_be_false) {
+  return {.may_be_true = may_be_true, .may_be_false = may_be_false};
+}
 
 // Operations of Rule::comparison; poison is the caller's business.
 Bound compare(ir::Op op, const IntegerRange& a, const IntegerRange& b, const Counts& counts);

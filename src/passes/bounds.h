@@ -33,9 +33,7 @@ class Bounds {
 
   // Of any output, after evaluate(box).
   void evaluate(const Box& box);
-  [[nodiscard]] const Bound& output(int i) const {
-    return bounds_[static_cast<std::size_t>(graph_.outputs()[static_cast<std::size_t>(i)])];
-  }
+  [[nodiscard]] const Bound& output(int i) const { return bounds_[graph_.output(i)]; }
 
   // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any
   // point of the box.
@@ -47,29 +45,30 @@ class Bounds {
   [[nodiscard]] bool fits_32_bits() const;
 
  private:
-  Bound bound_of(ir::NodeId id, const Box& box);
+  Bound leaf(ir::NodeId id, const Box& box);
+  [[nodiscard]] Bound input(ir::Input input, const Box& box) const;
   Bound load(ir::NodeId id);
   [[nodiscard]] const Bound& operand(const ir::Node& node, std::size_t i) const {
-    return bounds_[static_cast<std::size_t>(node.operands[i])];
+    return bounds_[node.operands[i]];
   }
 
   const ir::Graph& graph_;
   CaptureTables& tables_;
   Contents contents_;
-  std::vector<Bound> bounds_;
+  ir::PerNode<Bound> bounds_;
   Box box_;  // of the last evaluation
   bool evaluated_ = false;
   Counts counts_{};
-  std::vector<std::uint8_t>
-      depends_;  // per node, a bit for each of b, h, q, kv: others cannot change its bound
-  std::vector<std::uint8_t> inside_;  // per node, whether its own read stays inside
+  // A bit for each of b, h, q, kv: others cannot change the node's bound.
+  ir::PerNode<std::uint8_t> depends_;
+  ir::PerNode<bool> inside_;  // whether the node's own read stays inside
   // The table a load used last: consecutive boxes mostly ask for the same.
   struct Used {
     const RangeTable* table = nullptr;
     int axis = -1;
     std::int64_t offset = 0;
   };
-  std::vector<Used> used_;
+  ir::PerNode<Used> used_;
 };
 
 }  // namespace treadle::passes

@@ -1,7 +1,10 @@
-// In: a score mod; out: the joint graph. Gradients flow from the output to the leaves. Each
+// Reverse-mode differentiation of a score mod.
+//
+// In: a score mod. Out: the joint graph. Gradients flow from the output to the leaves. Each
 // gradient carries the condition under which it flows at all (the sides of where() that were
 // chosen), so that at the end a value that did not take part is dropped by a choice and never
-// multiplied by zero.
+// multiplied by zero. Read Deriver::run() first; the derivative of each operation is in
+// passes/derivatives.cpp.
 #include "passes/derive.h"
 
 #include <algorithm>
@@ -9,8 +12,8 @@
 
 #include "base/error.h"
 #include "ir/builder.h"
+#include "passes/derivatives.h"
 #include "passes/simplify.h"
-#include "passes/slopes.h"
 
 namespace treadle::passes {
 namespace {
@@ -35,21 +38,18 @@ struct Flow {
 class Deriver {
  public:
   Deriver(const Graph& graph, const std::vector<std::string>& wanted)
-      : graph_(graph), wanted_(wanted) {}
+      : graph_(graph), wanted_(wanted), active_(graph.size()), flows_(graph.size()) {}
 
   Joint run() {
     // Ids of the joint graph's builder begin with those of the forward graph, so no map is needed.
-    std::vector<NodeId> same(static_cast<std::size_t>(graph_.size()));
-    for (NodeId id = 0; id < graph_.size(); ++id)
-      same[static_cast<std::size_t>(id)] = make_.copy(graph_, id, same);
+    make_.copy(graph_);
     find_active();
-    flows_.resize(static_cast<std::size_t>(graph_.size()));
     push(graph_.output(), {always, make_.input(Input::grad)});
 
     NodeId score_grad = make_.real(0.0);
     for (NodeId id = graph_.size() - 1; id >= 0; --id) {
-      if (flows_[static_cast<std::size_t>(id)].empty()) continue;
-      const Flow flow = total(flows_[static_cast<std::size_t>(id)]);
+      if (flows_[id].empty()) continue;
+      const Flow flow = total(flows_[id]);
       const Node& node = graph_[id];
       if (node.op == Op::input) {
         score_grad = settled(flow);
@@ -60,7 +60,7 @@ class Deriver {
         push(node.operands[2],
              {also(flow.when, make_(Op::logical_not, NodeId{node.operands[0]})), flow.value});
       } else {
-        const std::vector<NodeId> gradients = slopes(make_, id, flow.value);
+        const std::vector<NodeId> gradients = derivatives(make_, id, flow.value);
         for (std::size_t i = 0; i < gradients.size(); ++i) {
           if (gradients[i] >= 0) push(node.operands[i], {flow.when, gradients[i]});
         }
@@ -78,24 +78,22 @@ class Deriver {
   // Floats through which the score or a wanted buffer reaches the output. Integers carry no
   // gradient.
   void find_active() {
-    active_.resize(static_cast<std::size_t>(graph_.size()));
     for (NodeId id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_[id];
       if (node.type != Type::real) continue;
       bool active = node.op == Op::input && node.input == Input::score;
       if (node.op == Op::load) {
-        const std::string& name = graph_.slots()[static_cast<std::size_t>(node.slot)].name;
+        const std::string& name = graph_.slot(node.slot).name;
         active = std::ranges::find(wanted_, name) != wanted_.end();
       } else {
-        for (const NodeId operand : node.operands)
-          active |= active_[static_cast<std::size_t>(operand)];
+        for (const NodeId operand : node.operands) active |= active_[operand];
       }
-      active_[static_cast<std::size_t>(id)] = active;
+      active_[id] = active;
     }
   }
 
   void push(NodeId to, Flow flow) {
-    if (active_[static_cast<std::size_t>(to)]) flows_[static_cast<std::size_t>(to)].push_back(flow);
+    if (active_[to]) flows_[to].push_back(flow);
   }
 
   NodeId also(NodeId when, NodeId condition) {
@@ -164,7 +162,7 @@ class Deriver {
     for (const Read& read : contributions_) {
       const Node& node = graph_[read.load];
       Contribution contribution;
-      contribution.slot = graph_.slots()[static_cast<std::size_t>(node.slot)];
+      contribution.slot = graph_.slot(node.slot);
       contribution.when = add(read.flow.when == always ? make_.boolean(true) : read.flow.when);
       contribution.value = add(read.flow.value);
       for (const NodeId index : node.operands) contribution.index.push_back(add(index));
@@ -177,8 +175,8 @@ class Deriver {
   const Graph& graph_;
   const std::vector<std::string>& wanted_;
   ir::Builder make_;
-  std::vector<bool> active_;
-  std::vector<std::vector<Flow>> flows_;
+  ir::PerNode<bool> active_;
+  ir::PerNode<std::vector<Flow>> flows_;
   std::vector<Read> contributions_;
 };
 

@@ -3,9 +3,9 @@
 //   derive("score * gate[h]", {"gate"})   ->   gradient of the score: grad * gate[h]
 //                                              gate[h] += grad * score
 //
-// `grad` is the incoming gradient, that of the modified score. Slopes at ties are PyTorch's;
+// `grad` is the incoming gradient, that of the modified score. Derivatives at ties are PyTorch's;
 // docs/ir.md lists them. where() differentiates only its chosen side: the other side contributes
-// exactly nothing, even if its slope is inf, NaN or poisoned.
+// exactly nothing, even if its derivative is inf, NaN or poisoned.
 #pragma once
 
 #include <string>

@@ -1,5 +1,7 @@
-// In: an operation and constants; out: a constant, or nothing. The interpreter computes it, so
-// meaning has one home.
+// Folds operations on constants.
+//
+// In: an operation and constants. Out: a constant, or nothing. The interpreter computes it, so what
+// an operation means is defined once.
 #include "passes/fold.h"
 
 #include <algorithm>

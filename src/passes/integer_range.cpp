@@ -1,5 +1,7 @@
-// In: ranges of operands; out: the range of a result. Sound first: every value the operation can
-// take is inside.
+// The range of every operation on integers.
+//
+// In: ranges of operands. Out: the range of the result, sound first: every value that the operation
+// can take is inside. Read IntegerRange::of() first.
 #include "passes/integer_range.h"
 
 #include <algorithm>
@@ -30,7 +32,8 @@ std::optional<Affine> combined(const Affine& a, const Affine& b, Int factor) {
   if (!multiply_fits(b.constant, factor, scaled) || !add_fits(a.constant, scaled, sum.constant))
     return std::nullopt;
   for (std::size_t i = 0; i < variables; ++i) {
-    if (!multiply_fits(b.slope[i], factor, scaled) || !add_fits(a.slope[i], scaled, sum.slope[i]))
+    if (!multiply_fits(b.coefficient[i], factor, scaled) ||
+        !add_fits(a.coefficient[i], scaled, sum.coefficient[i]))
       return std::nullopt;
   }
   return sum;
@@ -48,8 +51,8 @@ IntegerRange plain(Int low, Int high, Int modulus, Int remainder) {
 
 bool is_positive_constant(const IntegerRange& a) { return a.is_constant() && a.low > 0; }
 
-// affine = divisor * quotient + rest, where the rest holds the variables whose slopes the divisor
-// does not divide.
+// affine = divisor * quotient + rest, where the rest holds the variables whose coefficients the
+// divisor does not divide.
 struct Split {
   Affine quotient, rest;
 };
@@ -59,10 +62,10 @@ Split split(const Affine& form, Int divisor) {
   parts.quotient.constant = ir::meaning::floor_div(form.constant, divisor);
   parts.rest.constant = ir::meaning::mod(form.constant, divisor);
   for (std::size_t i = 0; i < variables; ++i) {
-    if (form.slope[i] % divisor == 0) {
-      parts.quotient.slope[i] = form.slope[i] / divisor;
+    if (form.coefficient[i] % divisor == 0) {
+      parts.quotient.coefficient[i] = form.coefficient[i] / divisor;
     } else {
-      parts.rest.slope[i] = form.slope[i];
+      parts.rest.coefficient[i] = form.coefficient[i];
     }
   }
   return parts;
@@ -93,11 +96,11 @@ IntegerRange IntegerRange::of(const Affine& form, const Counts& counts) {
   Int high = form.constant;
   Int modulus = 0;
   for (std::size_t i = 0; i < variables; ++i) {
-    if (form.slope[i] == 0 || counts[i] <= 1) continue;
+    if (form.coefficient[i] == 0 || counts[i] <= 1) continue;
     Int reach = 0;
-    if (!multiply_fits(form.slope[i], counts[i] - 1, reach)) return anything();
+    if (!multiply_fits(form.coefficient[i], counts[i] - 1, reach)) return anything();
     if (!add_fits(reach > 0 ? high : low, reach, reach > 0 ? high : low)) return anything();
-    modulus = modulus == 1 ? 1 : gcd(modulus, form.slope[i]);
+    modulus = modulus == 1 ? 1 : gcd(modulus, form.coefficient[i]);
   }
   if (low == high) return constant(low);
   IntegerRange range;

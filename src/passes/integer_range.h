@@ -18,7 +18,7 @@ namespace treadle::passes {
 
 struct Affine {
   std::int64_t constant = 0;
-  std::array<std::int64_t, variables> slope{};
+  std::array<std::int64_t, variables> coefficient{};
 };
 
 struct IntegerRange {

@@ -1,4 +1,6 @@
-// In: an array; out: extremes of its stretches.
+// Finds the smallest and largest element of any stretch of an array.
+//
+// In: an array. Out: the extremes of its stretches. Read query() first.
 #include "passes/range_table.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
-// In: ranges of operands; out: the range of a result, wide enough for fp32 and fp64 evaluation.
+// The range of every operation on floats.
+//
+// In: ranges of operands. Out: the range of the result, wide enough for fp32 and fp64 evaluation.
+// Read apply() first, then function(): one row per operation.
 #include "passes/real_range.h"
 
 #include <algorithm>
@@ -7,11 +10,16 @@
 
 #include "base/error.h"
 #include "ir/meaning.h"
+#include "ir/ops_of_rule.h"
 
 namespace treadle::passes {
 namespace {
 
+using ir::ArithmeticOp;
 using ir::Op;
+using ir::RealOp;
+using ir::RoundingOp;
+using ir::Rule;
 
 constexpr double infinity = RealRange::infinity;
 constexpr double largest_f32 = std::numeric_limits<float>::max();
@@ -33,12 +41,6 @@ RealRange rising_from(const RealRange& a, double begin, F f) {
   RealRange range = rising(RealRange::between(std::max(a.low, begin), a.high), f);
   range.may_be_nan = a.may_be_nan || a.low < begin;
   return range;
-}
-
-// Exact: no rounding happens.
-template <class F>
-RealRange exact(const RealRange& a, F f) {
-  return RealRange::between(f(a.low), f(a.high), a.may_be_nan);
 }
 
 RealRange add(const RealRange& a, const RealRange& b) {
@@ -87,6 +89,72 @@ RealRange maximum(const RealRange& a, const RealRange& b) {
                             a.may_be_nan || b.may_be_nan);
 }
 
+RealRange sign(const RealRange& a) {
+  const bool nan = a.may_be_nan;  // whose sign is 0
+  return RealRange::between(a.low > 0 && !nan ? 1 : (a.low >= 0 ? 0 : -1),
+                            a.high < 0 && !nan ? -1 : (a.high <= 0 ? 0 : 1));
+}
+
+RealRange arithmetic(ArithmeticOp op, const RealRange& a, const RealRange& b, const RealRange& c) {
+  switch (op) {
+    case ArithmeticOp::add: return add(a, b);
+    case ArithmeticOp::sub: return add(a, negate(b));
+    case ArithmeticOp::mul: return multiply(a, b);
+    case ArithmeticOp::neg: return negate(a);
+    case ArithmeticOp::abs: return absolute(a);
+    case ArithmeticOp::sign: return sign(a);
+    case ArithmeticOp::min: return minimum(a, b);
+    case ArithmeticOp::max: return maximum(a, b);
+    case ArithmeticOp::clamp: return minimum(maximum(a, b), c);
+  }
+  return RealRange::anything();
+}
+
+RealRange function(RealOp op, const RealRange& a, const RealRange& b) {
+  constexpr double pi = std::numbers::pi;
+  const bool nan = a.may_be_nan;
+  switch (op) {
+    case RealOp::div: return divide(a, b);
+    case RealOp::pow: return RealRange::anything();
+    case RealOp::sqrt: return rising_from(a, 0, [](double x) { return std::sqrt(x); });
+    case RealOp::rsqrt:
+      if (a.low < 1e-30) return RealRange::anything();
+      return widened(RealRange::between(1 / std::sqrt(a.high), 1 / std::sqrt(a.low), nan));
+    case RealOp::exp: return rising(a, [](double x) { return std::exp(x); });
+    case RealOp::exp2: return rising(a, [](double x) { return std::exp2(x); });
+    case RealOp::expm1: return rising(a, [](double x) { return std::expm1(x); });
+    case RealOp::log: return rising_from(a, 0, [](double x) { return std::log(x); });
+    case RealOp::log2: return rising_from(a, 0, [](double x) { return std::log2(x); });
+    case RealOp::log1p: return rising_from(a, -1, [](double x) { return std::log1p(x); });
+    case RealOp::sin:
+    case RealOp::cos: return widened(RealRange::between(-1, 1, nan || has_infinity(a)));
+    case RealOp::tan: return RealRange::anything();
+    case RealOp::asin:
+    case RealOp::acos:
+      return widened(RealRange::between(-pi / 2, pi, nan || a.low < -1 || a.high > 1));
+    case RealOp::atan: return rising(a, [](double x) { return std::atan(x); });
+    case RealOp::atan2: return widened(RealRange::between(-pi, pi, nan || b.may_be_nan));
+    case RealOp::sinh: return rising(a, [](double x) { return std::sinh(x); });
+    case RealOp::cosh: return rising(absolute(a), [](double x) { return std::cosh(x); });
+    case RealOp::tanh: return rising(a, [](double x) { return std::tanh(x); });
+    case RealOp::sigmoid: return rising(a, ir::meaning::sigmoid);
+    case RealOp::erf: return rising(a, [](double x) { return std::erf(x); });
+  }
+  return RealRange::anything();
+}
+
+// Exact: no rounding happens.
+RealRange rounding(RoundingOp op, const RealRange& a) {
+  const auto exact = [&](auto f) { return RealRange::between(f(a.low), f(a.high), a.may_be_nan); };
+  switch (op) {
+    case RoundingOp::floor: return exact([](double x) { return std::floor(x); });
+    case RoundingOp::ceil: return exact([](double x) { return std::ceil(x); });
+    case RoundingOp::round: return exact([](double x) { return std::nearbyint(x); });
+    case RoundingOp::trunc: return exact([](double x) { return std::trunc(x); });
+  }
+  return RealRange::anything();
+}
+
 }  // namespace
 
 RealRange RealRange::constant(double value) {
@@ -116,76 +184,17 @@ RealRange widened(const RealRange& exact) {
 }
 
 RealRange apply(Op op, const RealRange& a, const RealRange& b, const RealRange& c) {
-  constexpr double pi = std::numbers::pi;
-  const bool nan = a.may_be_nan;
-  switch (op) {
-    case Op::add: return add(a, b);
-    case Op::sub: return add(a, negate(b));
-    case Op::mul: return multiply(a, b);
-    case Op::neg: return negate(a);
-    case Op::abs: return absolute(a);
-    case Op::sign:  // 0 for NaN
-      return RealRange::between(a.low > 0 && !nan ? 1 : (a.low >= 0 ? 0 : -1),
-                                a.high < 0 && !nan ? -1 : (a.high <= 0 ? 0 : 1));
-    case Op::min: return minimum(a, b);
-    case Op::max: return maximum(a, b);
-    case Op::clamp: return minimum(maximum(a, b), c);
-    case Op::div: return divide(a, b);
-    case Op::pow: return RealRange::anything();
-    case Op::sqrt: return rising_from(a, 0, [](double x) { return std::sqrt(x); });
-    case Op::rsqrt:
-      if (a.low < 1e-30) return RealRange::anything();
-      return widened(RealRange::between(1 / std::sqrt(a.high), 1 / std::sqrt(a.low), nan));
-    case Op::exp: return rising(a, [](double x) { return std::exp(x); });
-    case Op::exp2: return rising(a, [](double x) { return std::exp2(x); });
-    case Op::expm1: return rising(a, [](double x) { return std::expm1(x); });
-    case Op::log: return rising_from(a, 0, [](double x) { return std::log(x); });
-    case Op::log2: return rising_from(a, 0, [](double x) { return std::log2(x); });
-    case Op::log1p: return rising_from(a, -1, [](double x) { return std::log1p(x); });
-    case Op::sin:
-    case Op::cos: return widened(RealRange::between(-1, 1, nan || has_infinity(a)));
-    case Op::tan: return RealRange::anything();
-    case Op::asin:
-    case Op::acos: return widened(RealRange::between(-pi / 2, pi, nan || a.low < -1 || a.high > 1));
-    case Op::atan: return rising(a, [](double x) { return std::atan(x); });
-    case Op::atan2: return widened(RealRange::between(-pi, pi, nan || b.may_be_nan));
-    case Op::sinh: return rising(a, [](double x) { return std::sinh(x); });
-    case Op::cosh: return rising(absolute(a), [](double x) { return std::cosh(x); });
-    case Op::tanh: return rising(a, [](double x) { return std::tanh(x); });
-    case Op::sigmoid: return rising(a, ir::meaning::sigmoid);
-    case Op::erf: return rising(a, [](double x) { return std::erf(x); });
-    case Op::floor: return exact(a, [](double x) { return std::floor(x); });
-    case Op::ceil: return exact(a, [](double x) { return std::ceil(x); });
-    case Op::round: return exact(a, [](double x) { return std::nearbyint(x); });
-    case Op::trunc: return exact(a, [](double x) { return std::trunc(x); });
-
-    case Op::input:
-    case Op::constant:
-    case Op::load:
-    case Op::floor_div:
-    case Op::mod:
-    case Op::bit_and:
-    case Op::bit_or:
-    case Op::bit_xor:
-    case Op::bit_not:
-    case Op::shift_left:
-    case Op::shift_right:
-    case Op::eq:
-    case Op::ne:
-    case Op::lt:
-    case Op::le:
-    case Op::gt:
-    case Op::ge:
-    case Op::logical_and:
-    case Op::logical_or:
-    case Op::logical_xor:
-    case Op::logical_not:
-    case Op::isnan:
-    case Op::isinf:
-    case Op::where:
-    case Op::to_float:
-    case Op::to_int:
-    case Op::to_bool: break;
+  switch (ir::info(op).rule) {
+    case Rule::arithmetic: return arithmetic(static_cast<ArithmeticOp>(op), a, b, c);
+    case Rule::real: return function(static_cast<RealOp>(op), a, b);
+    case Rule::rounding: return rounding(static_cast<RoundingOp>(op), a);
+    case Rule::leaf:
+    case Rule::integer:
+    case Rule::comparison:
+    case Rule::logical:
+    case Rule::test:
+    case Rule::choice:
+    case Rule::conversion: break;
   }
   base::internal_error("real_range: {} is not an operation from floats to a float",
                        ir::info(op).text);

@@ -1,7 +1,6 @@
 #include "plan/score_form.h"
 
 #include <numbers>
-#include <vector>
 
 #include "ir/builder.h"
 
@@ -18,9 +17,7 @@ bool is_score(const Node& node) { return node.op == Op::input && node.input == I
 // Of one node of a graph, as a graph of its own.
 ir::Graph part(const ir::Graph& graph, NodeId output) {
   ir::Builder make;
-  std::vector<NodeId> copies;
-  for (NodeId id = 0; id <= output; ++id) copies.push_back(make.copy(graph, id, copies));
-  return make.finish({copies.back()});
+  return make.finish({make.copy(graph)[output]});
 }
 
 }  // namespace

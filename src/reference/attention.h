@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/compute_type.h"
 #include "ir/joint.h"
 #include "treadle/executor.h"
 #include "treadle/tensor.h"
@@ -61,8 +62,7 @@ struct Backward {
 Backward backward(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
                   Executor& executor);
 
-// The type of sums, softmax, lse and max.
-DType compute_type(DType q, DType k, DType v);
+using base::compute_type;
 
 // Bytes of working memory that one thread needs at most.
 std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,

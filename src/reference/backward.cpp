@@ -1,5 +1,7 @@
-// In: a problem, what the forward pass left, dout; out: dq, dk, dv and the gradients of captured
-// buffers.
+// The gradients of attention, one query after the other.
+//
+// In: a problem, what the forward pass left, dout. Out: dq, dk, dv and the gradients of captured
+// buffers. Read HeadBackward::query() first.
 //
 //   P = exp(S - lse)   dV = P^T dO   dP = dO V^T   dS = P (dP - rowsum(O dO) + dlse)
 //   (dS0, captured) = derivative of the score mod at dS   dQ = scale dS0 K   dK = scale dS0^T Q
@@ -141,7 +143,7 @@ class HeadBackward {
     for (std::int64_t n = 0; n < size_.keys; ++n) {
       const auto at = static_cast<std::size_t>(n);
       if (row_.visible()[at] == 0)
-        continue;  // contributes nothing, even where a slope is inf or NaN
+        continue;  // contributes nothing, even where a derivative is inf or NaN
       const F ds0 = scale_ * dscore[at];
       add_scaled(dq, ds0, head.k.data() + n * size_.dim, size_.dim);
       add_scaled(dk + n * size_.dim, ds0, q, size_.dim);

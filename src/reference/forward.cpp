@@ -1,4 +1,6 @@
-// In: a problem; out: out, lse, max, one row at a time.
+// Attention, one row of scores at a time.
+//
+// In: a problem. Out: out, lse, max. Read run() first, then finish_row().
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -82,11 +84,6 @@ Forward run(const Problem& problem, Executor& executor) {
 }
 
 }  // namespace
-
-DType compute_type(DType q, DType k, DType v) {
-  const bool wide = q == DType::f64 || k == DType::f64 || v == DType::f64;
-  return wide ? DType::f64 : DType::f32;
-}
 
 std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,
                            std::int64_t value_dim) {

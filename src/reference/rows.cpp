@@ -1,4 +1,7 @@
-// In: a problem and dot products; out: rows of modified, masked scores.
+// Rows of scores: dot products, the score mod and the mask applied.
+//
+// In: a problem and dot products. Out: rows of modified, masked scores. Read ScoreRow::compute()
+// first.
 #include "reference/rows.h"
 
 #include <limits>

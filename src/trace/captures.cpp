@@ -1,4 +1,7 @@
-// In: captures as mods meet them; out: slots, and in the end names that depend on the graphs alone.
+// Gives captures slots while mods are traced, and names afterwards.
+//
+// In: captures as mods use them. Out: slots, and in the end names that depend on the graphs alone.
+// Read slot_of() first, then settle().
 #include "trace/captures.h"
 
 #include <fmt/format.h>

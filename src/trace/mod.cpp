@@ -1,4 +1,6 @@
-// Mods as values: expressions from text, and masks that are called inside masks.
+// Calls mods: expressions from text, and mods inside mods.
+//
+// In: a mod and its arguments. Out: the traced result, checked to be a number or a bool.
 #include "treadle/mod.h"
 
 #include <optional>
@@ -42,22 +44,21 @@ Value inlined(const trace::Parsed& parsed, const std::optional<Score>& score, co
     }
     base::internal_error("a constant of type {}", static_cast<int>(node.type));
   };
-  std::vector<Operand> to;
+  ir::PerNode<Operand> to;
   for (const ir::Node& node : parsed.graph.nodes()) {
     std::vector<Operand> operands;
-    for (const NodeId operand : node.operands)
-      operands.push_back(to[static_cast<std::size_t>(operand)]);
+    for (const NodeId operand : node.operands) operands.push_back(to[operand]);
     if (node.op == Op::input) {
-      to.emplace_back(input(node.input));
+      to.push_back(input(node.input));
     } else if (node.op == Op::constant) {
       to.push_back(number(node));
     } else if (node.op == Op::load) {
-      to.emplace_back(trace::load(parsed.captures[static_cast<std::size_t>(node.slot)], operands));
+      to.push_back(trace::load(parsed.captures[static_cast<std::size_t>(node.slot)], operands));
     } else {
-      to.emplace_back(trace::apply(node.op, operands));
+      to.push_back(trace::apply(node.op, operands));
     }
   }
-  return value_of(to[static_cast<std::size_t>(parsed.graph.output())]);
+  return value_of(to[parsed.graph.output()]);
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
-// In: operands and captures; out: nodes of one builder, or loose trees.
+// Records operations on traced values.
+//
+// In: operands and captures. Out: nodes of one builder, or loose trees. Read apply() first.
 #include "trace/recorder.h"
 
 #include "base/error.h"
@@ -16,10 +18,54 @@ std::shared_ptr<Recorder> recorder_of(std::span<const Operand> operands) {
   return nullptr;
 }
 
+ir::NodeId some_node(ir::Builder& make, ir::Type type) {
+  const ir::NodeId integer = make.input(ir::Input::q);
+  switch (type) {
+    case ir::Type::real: return make.input(ir::Input::score);
+    case ir::Type::integer: return integer;
+    case ir::Type::boolean: break;
+  }
+  return make(ir::Op::lt, integer, integer);
+}
+
+// A number as a constant, a loose value as some node of its type; nothing if it has none.
+std::optional<ir::NodeId> stand_in(ir::Builder& make, const Operand& operand) {
+  switch (operand.kind()) {
+    case Operand::Kind::real: return make.real(operand.real());
+    case Operand::Kind::integer: return make.integer(operand.integer());
+    case Operand::Kind::boolean: return make.boolean(operand.integer() != 0);
+    case Operand::Kind::value: break;
+  }
+  const Loose& loose = *operand.value().loose();
+  if (loose.op == ir::Op::constant) return stand_in(make, loose.operands.front());
+  return loose.type ? std::optional(some_node(make, *loose.type)) : std::nullopt;
+}
+
+// The type that a builder gives it. Operands have theirs already, so a long chain is walked once.
+std::optional<ir::Type> type_of(const Loose& loose) {
+  ir::Builder make;
+  std::vector<ir::NodeId> nodes;
+  for (const Operand& operand : loose.operands) {
+    const auto node = stand_in(make, operand);
+    if (!node) return std::nullopt;
+    nodes.push_back(*node);
+  }
+  try {
+    if (loose.op == ir::Op::constant) return make.type(nodes.front());
+    if (loose.op != ir::Op::load) return make.type(make.apply(loose.op, std::move(nodes)));
+    const ConstView& view = loose.capture->view();
+    return make.type(make.load({"capture", view.dtype(), view.rank()}, std::move(nodes)));
+  } catch (const Error&) {
+    return std::nullopt;  // writing it down says why
+  }
+}
+
 Value loose(ir::Op op, std::span<const Operand> operands,
             std::shared_ptr<const Capture> capture = nullptr) {
-  return Value(std::make_shared<Loose>(op, std::vector(operands.begin(), operands.end()),
-                                       std::move(capture)));
+  auto made = std::make_shared<Loose>(op, std::vector(operands.begin(), operands.end()),
+                                      std::move(capture), std::nullopt);
+  made->type = type_of(*made);
+  return Value(std::move(made));
 }
 
 }  // namespace
@@ -74,9 +120,16 @@ Value load(const Capture& capture, std::span<const Operand> indices) {
 Value constant(const Operand& number) { return loose(ir::Op::constant, {&number, 1}); }
 
 ir::Type type_of(const Operand& operand) {
-  const bool traced =
-      operand.kind() == Operand::Kind::value && operand.value().recorder() != nullptr;
-  if (traced) return operand.value().recorder()->make().type(operand.value().node());
+  switch (operand.kind()) {
+    case Operand::Kind::real: return ir::Type::real;
+    case Operand::Kind::integer: return ir::Type::integer;
+    case Operand::Kind::boolean: return ir::Type::boolean;
+    case Operand::Kind::value: break;
+  }
+  const Value& value = operand.value();
+  if (value.recorder() != nullptr) return value.recorder()->make().type(value.node());
+  if (value.loose()->type) return *value.loose()->type;
+  // Writes it down to fail with the reason.
   Recorder scratch(std::make_shared<CaptureTable>());
   return scratch.make().type(scratch.node_of(operand));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,7 @@ struct Loose {
   ir::Op op = ir::Op::constant;            // of the one operand, a number
   std::vector<Operand> operands;           // Op::load: indices
   std::shared_ptr<const Capture> capture;  // Op::load
+  std::optional<ir::Type> type;            // nothing where writing it down will fail
 };
 
 class Recorder {

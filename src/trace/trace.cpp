@@ -1,4 +1,6 @@
-// In: a mod; out: its graph. The mod is called once with the five symbols.
+// Traces mods.
+//
+// In: a mod. Out: its graph. The mod is called once with the five symbols.
 #include "trace/trace.h"
 
 #include "ir/verify.h"

@@ -1,5 +1,6 @@
-// The functions behind the operators of treadle/trace.h. In: the name of an operation and operands;
-// out: a Value.
+// The functions behind the operators of treadle/trace.h.
+//
+// In: the name of an operation and operands. Out: a Value.
 #include <algorithm>
 
 #include "base/error.h"

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "base/compute_type.h"
 #include "base/element.h"
 #include "base/error.h"
 
@@ -44,6 +45,14 @@ TEST(DType, CppTypesAndBack) {
       EXPECT_EQ(sizeof(typename decltype(tag)::type), size_of(type));
     });
   }
+}
+
+TEST(DType, AttentionIsComputedInTheWidestOfTwoTypes) {
+  static_assert(base::compute_type(DType::f32, DType::f32, DType::f32) == DType::f32);
+  static_assert(base::compute_type(DType::bf16, DType::f16, DType::bf16) == DType::f32);
+  EXPECT_EQ(base::compute_type(DType::f64, DType::f16, DType::f32), DType::f64);
+  EXPECT_EQ(base::compute_type(DType::f16, DType::f64, DType::f32), DType::f64);
+  EXPECT_EQ(base::compute_type(DType::f16, DType::f32, DType::f64), DType::f64);
 }
 
 }  // namespace

@@ -188,16 +188,18 @@ TEST(Builder, CopiesAcrossGraphs) {
       {first(Op::add, first.input(Input::score), first.load(slopes, {first.input(Input::h)}))});
   Builder second;
   second.load({"other", DType::i32, 0}, {});  // slots are numbered by their builder
-  std::vector<NodeId> to;
-  for (NodeId id = 0; id < graph.size(); ++id) to.push_back(second.copy(graph, id, to));
-  EXPECT_EQ(second.finish({to.back()}), graph);
+  const PerNode<NodeId> to = second.copy(graph);
+  EXPECT_EQ(to.size(), graph.size());
+  EXPECT_EQ(second.finish({to[graph.output()]}), graph);
 }
 
 TEST(Builder, ACopiedConversionOfAConstantIsAConstant) {
   Builder first;
   const Graph graph = first.finish({first(Op::to_float, first.input(Input::q))});
   Builder second;
-  EXPECT_EQ(second.copy(graph, 1, {second.integer(3)}), second.real(3));
+  PerNode<NodeId> to;
+  to.push_back(second.integer(3));
+  EXPECT_EQ(second.copy(graph, 1, to), second.real(3));
 }
 
 }  // namespace

@@ -116,13 +116,12 @@ TEST(Graph, RandomGraphsAreCanonical) {
     const Graph graph = test::random_graph(random, {.outputs = 2, .operations = 40});
     verify(graph);
     Builder make;
-    std::vector<NodeId> to;
+    PerNode<NodeId> to;
     for (NodeId id = 0; id < graph.size(); ++id) {
       make(Op::add, make.integer(id), make.input(test::one_of(random, all_inputs)));
       to.push_back(make.copy(graph, id, to));
     }
-    const Graph copy = make.finish({to[static_cast<std::size_t>(graph.outputs()[0])],
-                                    to[static_cast<std::size_t>(graph.outputs()[1])]});
+    const Graph copy = make.finish({to[graph.output(0)], to[graph.output(1)]});
     ASSERT_EQ(copy, graph) << to_text(graph);
     ASSERT_EQ(copy.hash(), graph.hash());
   }

@@ -1,4 +1,4 @@
-// Slopes against finite differences, ties as documented, and where() as a switch for gradients.
+// Derivatives against finite differences, ties as documented, where() as a switch for gradients.
 #include "passes/derive.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ ir::Joint derived(std::string_view text, const std::vector<std::string>& wanted 
   return derive(ir::parse(text, captures), wanted);
 }
 
-double slope(std::string_view text, double score) {
+double derivative(std::string_view text, double score) {
   return evaluate(derived(text).graph, {.score = score, .grad = 1}).real;
 }
 
@@ -54,7 +54,7 @@ Place smooth_place(Op op) {
   }
 }
 
-TEST(Derive, EverySlopeOfTheTableIsTheFiniteDifference) {
+TEST(Derive, EveryDerivativeOfTheTableIsTheFiniteDifference) {
   int covered = 0;
   for (const ir::OpInfo& row : ir::op_table()) {
     const bool on_floats = row.rule == ir::Rule::arithmetic || row.rule == ir::Rule::real ||
@@ -74,7 +74,7 @@ TEST(Derive, EverySlopeOfTheTableIsTheFiniteDifference) {
       const double step = 1e-6;
       const double up = evaluate(graph, {.score = here + step}).real;
       const double down = evaluate(graph, {.score = here - step}).real;
-      EXPECT_NEAR(slope(text, here), (up - down) / (2 * step), 1e-7) << text << " at " << here;
+      EXPECT_NEAR(derivative(text, here), (up - down) / (2 * step), 1e-7) << text << " at " << here;
       ++covered;
     }
   }
@@ -82,22 +82,22 @@ TEST(Derive, EverySlopeOfTheTableIsTheFiniteDifference) {
 }
 
 TEST(Derive, TiesAreThoseOfPyTorch) {
-  EXPECT_EQ(slope("max(score, 1.0)", 1.0), 0.5);
-  EXPECT_EQ(slope("min(score, 1.0)", 1.0), 0.5);
-  EXPECT_EQ(slope("max(score, 1.0)", 2.0), 1.0);
-  EXPECT_EQ(slope("max(score, 1.0)", 0.0), 0.0);
-  EXPECT_EQ(slope("max(score, score)", 3.0), 1.0);
-  EXPECT_EQ(slope("clamp(score, -1.0, 1.0)", 1.0), 1.0);
-  EXPECT_EQ(slope("clamp(score, -1.0, 1.0)", -1.0), 1.0);
-  EXPECT_EQ(slope("clamp(score, -1.0, 1.0)", 1.5), 0.0);
-  EXPECT_EQ(slope("clamp(2.0, score, 3.0)", 2.5), 1.0);
-  EXPECT_EQ(slope("clamp(2.0, 3.0, score)", 2.5), 1.0);
-  EXPECT_EQ(slope("abs(score)", 0.0), 0.0);
-  EXPECT_EQ(slope("sign(score)", 0.0), 0.0);
-  EXPECT_EQ(slope("pow(score, 0.0)", 0.0), 0.0);
-  EXPECT_EQ(slope("pow(0.0, score)", 2.0), 0.0);
-  EXPECT_EQ(slope("atan2(score, 0.0)", 0.0), 0.0);
-  EXPECT_EQ(slope("floor(score) + round(score)", 0.3), 0.0);
+  EXPECT_EQ(derivative("max(score, 1.0)", 1.0), 0.5);
+  EXPECT_EQ(derivative("min(score, 1.0)", 1.0), 0.5);
+  EXPECT_EQ(derivative("max(score, 1.0)", 2.0), 1.0);
+  EXPECT_EQ(derivative("max(score, 1.0)", 0.0), 0.0);
+  EXPECT_EQ(derivative("max(score, score)", 3.0), 1.0);
+  EXPECT_EQ(derivative("clamp(score, -1.0, 1.0)", 1.0), 1.0);
+  EXPECT_EQ(derivative("clamp(score, -1.0, 1.0)", -1.0), 1.0);
+  EXPECT_EQ(derivative("clamp(score, -1.0, 1.0)", 1.5), 0.0);
+  EXPECT_EQ(derivative("clamp(2.0, score, 3.0)", 2.5), 1.0);
+  EXPECT_EQ(derivative("clamp(2.0, 3.0, score)", 2.5), 1.0);
+  EXPECT_EQ(derivative("abs(score)", 0.0), 0.0);
+  EXPECT_EQ(derivative("sign(score)", 0.0), 0.0);
+  EXPECT_EQ(derivative("pow(score, 0.0)", 0.0), 0.0);
+  EXPECT_EQ(derivative("pow(0.0, score)", 2.0), 0.0);
+  EXPECT_EQ(derivative("atan2(score, 0.0)", 0.0), 0.0);
+  EXPECT_EQ(derivative("floor(score) + round(score)", 0.3), 0.0);
 }
 
 TEST(Derive, TextOfCommonMods) {
@@ -126,15 +126,18 @@ TEST(Derive, TheSameBufferUsedTwiceContributesTwice) {
 }
 
 TEST(Derive, OnlyTheChosenSideOfWhereContributes) {
-  // The slope of sqrt at 0 is infinite and 0 * inf is NaN, but that side was not chosen.
-  EXPECT_EQ(slope("where(score > 0.0, sqrt(score), 3.0 * score)", 0.0), 3.0);
-  EXPECT_EQ(slope("where(score > 0.0, log(score), 0.0)", -1.0), 0.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 2.0),
-            4.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 0.5),
-            1.0);
-  EXPECT_EQ(slope("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", -1),
-            5.0);
+  // The derivative of sqrt at 0 is infinite and 0 * inf is NaN, but that side was not chosen.
+  EXPECT_EQ(derivative("where(score > 0.0, sqrt(score), 3.0 * score)", 0.0), 3.0);
+  EXPECT_EQ(derivative("where(score > 0.0, log(score), 0.0)", -1.0), 0.0);
+  EXPECT_EQ(
+      derivative("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 2.0),
+      4.0);
+  EXPECT_EQ(
+      derivative("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", 0.5),
+      1.0);
+  EXPECT_EQ(
+      derivative("where(score > 0.0, where(score > 1.0, score * score, score), 5.0 * score)", -1),
+      5.0);
 }
 
 TEST(Derive, AReadThatWasNotChosenDoesNotPoison) {
@@ -158,7 +161,7 @@ TEST(Derive, RefusesCapturesWithoutAGradient) {
                "gradients: capture \"ids\" holds i64; only floats have gradients");
 }
 
-// Smooth operations and ordinary numbers, so that a difference of values is a slope.
+// Smooth operations and ordinary numbers, so that a difference of values is a derivative.
 TEST(Derive, RandomModsAgreeWithFiniteDifferences) {
   const auto smooth = [](Op op) {
     return op == Op::add || op == Op::sub || op == Op::mul || op == Op::neg || op == Op::tanh ||
@@ -206,7 +209,7 @@ TEST(Derive, RandomModsAgreeWithFiniteDifferences) {
       const double coarse = (value(at.score + step) - value(at.score - step)) / (2 * step);
       const double fine = (value(at.score + step / 2) - value(at.score - step / 2)) / step;
       // Near a kink of max, abs or where the two differences disagree and say nothing about the
-      // slope.
+      // derivative.
       if (!(std::fabs(coarse) < 1e3) ||
           std::fabs(coarse - fine) > 1e-6 * std::max(1.0, std::fabs(fine)))
         continue;

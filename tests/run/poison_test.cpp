@@ -32,9 +32,7 @@ test::Mods risky_mods(Random& random) {
     options.slots = test::slots_of({DType::f32, DType::i32, DType::i64});
     ir::Builder make;
     const ir::Graph drawn = random_graph(random, options);
-    std::vector<ir::NodeId> copies;
-    for (ir::NodeId id = 0; id < drawn.size(); ++id) copies.push_back(make.copy(drawn, id, copies));
-    ir::NodeId bias = copies[static_cast<std::size_t>(drawn.output())];
+    ir::NodeId bias = make.copy(drawn)[drawn.output()];
     if (chance(random, 0.5)) {
       const ir::NodeId index = make(Op::sub, make.input(chance(random, 0.5) ? Input::q : Input::kv),
                                     make.integer(random_int(random, 0, 3)));

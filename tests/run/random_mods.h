@@ -21,9 +21,7 @@ struct RandomMods {
 namespace detail {
 
 inline ir::NodeId import(ir::Builder& make, const ir::Graph& graph) {
-  std::vector<ir::NodeId> copies;
-  for (ir::NodeId id = 0; id < graph.size(); ++id) copies.push_back(make.copy(graph, id, copies));
-  return copies[static_cast<std::size_t>(graph.output())];
+  return make.copy(graph)[graph.output()];
 }
 
 inline ir::Graph random_score_mod(Random& random, const RandomMods& wanted) {

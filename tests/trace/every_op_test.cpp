@@ -25,73 +25,56 @@ using ir::Op;
       return std::nullopt;                    \
     }
 
-// No default: a new operation without a spelling does not compile.
+// What C++ has an operator for, and where(), whose operands differ in type.
+template <class T>
+std::optional<Value> with_operator(Op op, T x, T y, Bool c) {
+  switch (op) {
+    SPELLED(add, x + y)
+    SPELLED(sub, x - y)
+    SPELLED(mul, x * y)
+    SPELLED(neg, -x)
+    SPELLED(div, x / y)
+    SPELLED(mod, x % y)
+    SPELLED(bit_and, x & y)
+    SPELLED(bit_or, x | y)
+    SPELLED(bit_xor, x ^ y)
+    SPELLED(bit_not, ~x)
+    SPELLED(shift_left, x << y)
+    SPELLED(shift_right, x >> y)
+    SPELLED(eq, x == y)
+    SPELLED(ne, x != y)
+    SPELLED(lt, x < y)
+    SPELLED(le, x <= y)
+    SPELLED(gt, x > y)
+    SPELLED(ge, x >= y)
+    SPELLED(logical_and, x && y)
+    SPELLED(logical_or, x || y)
+    SPELLED(logical_xor, x ^ y)
+    SPELLED(logical_not, !x)
+    SPELLED(where, where(c, x, y))
+    default: return std::nullopt;
+  }
+}
+
+// Everything else is a function of the operation's name. Leaves are parameters, numbers and
+// captures; they have tests of their own.
 template <class T>
 std::optional<Value> spelled(Op op, T x, T y, T z, Bool c) {
+  if (const auto value = with_operator(op, x, y, c)) return value;
   switch (op) {
-    case Op::input:
-    case Op::constant:
-    case Op::load:
-      return std::nullopt;  // parameters, numbers and captures; they have tests of their own
-      SPELLED(add, x + y)
-      SPELLED(sub, x - y)
-      SPELLED(mul, x * y)
-      SPELLED(neg, -x)
-      SPELLED(abs, abs(x))
-      SPELLED(sign, sign(x))
-      SPELLED(min, min(x, y))
-      SPELLED(max, max(x, y))
-      SPELLED(clamp, clamp(x, y, z))
-      SPELLED(div, x / y)
-      SPELLED(pow, pow(x, y))
-      SPELLED(sqrt, sqrt(x))
-      SPELLED(rsqrt, rsqrt(x))
-      SPELLED(exp, exp(x))
-      SPELLED(exp2, exp2(x))
-      SPELLED(expm1, expm1(x))
-      SPELLED(log, log(x))
-      SPELLED(log2, log2(x))
-      SPELLED(log1p, log1p(x))
-      SPELLED(sin, sin(x))
-      SPELLED(cos, cos(x))
-      SPELLED(tan, tan(x))
-      SPELLED(asin, asin(x))
-      SPELLED(acos, acos(x))
-      SPELLED(atan, atan(x))
-      SPELLED(atan2, atan2(x, y))
-      SPELLED(sinh, sinh(x))
-      SPELLED(cosh, cosh(x))
-      SPELLED(tanh, tanh(x))
-      SPELLED(sigmoid, sigmoid(x))
-      SPELLED(erf, erf(x))
-      SPELLED(floor, floor(x))
-      SPELLED(ceil, ceil(x))
-      SPELLED(round, round(x))
-      SPELLED(trunc, trunc(x))
-      SPELLED(floor_div, floor_div(x, y))
-      SPELLED(mod, x % y)
-      SPELLED(bit_and, x & y)
-      SPELLED(bit_or, x | y)
-      SPELLED(bit_xor, x ^ y)
-      SPELLED(bit_not, ~x)
-      SPELLED(shift_left, x << y)
-      SPELLED(shift_right, x >> y)
-      SPELLED(eq, x == y)
-      SPELLED(ne, x != y)
-      SPELLED(lt, x < y)
-      SPELLED(le, x <= y)
-      SPELLED(gt, x > y)
-      SPELLED(ge, x >= y)
-      SPELLED(logical_and, x && y)
-      SPELLED(logical_or, x || y)
-      SPELLED(logical_xor, x ^ y)
-      SPELLED(logical_not, !x)
-      SPELLED(isnan, isnan(x))
-      SPELLED(isinf, isinf(x))
-      SPELLED(where, where(c, x, y))
-      SPELLED(to_float, to_float(x))
-      SPELLED(to_int, to_int(x))
-      SPELLED(to_bool, to_bool(x))
+#define TREADLE_OP(name, text, infix, arity, rule)                    \
+  case Op::name:                                                      \
+    if constexpr (arity == 1 && requires { name(x); }) {              \
+      return name(x);                                                 \
+    } else if constexpr (arity == 2 && requires { name(x, y); }) {    \
+      return name(x, y);                                              \
+    } else if constexpr (arity == 3 && requires { name(x, y, z); }) { \
+      return name(x, y, z);                                           \
+    } else {                                                          \
+      return std::nullopt;                                            \
+    }
+#include "ir/ops.def"
+#undef TREADLE_OP
   }
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "expect_error.h"
 #include "traced.h"
 #include "treadle/mods.h"
 
@@ -132,6 +133,38 @@ TEST(Types, NumbersOfEveryCppType) {
   EXPECT_EQ(text(0.5L), "score + 0.5");
   EXPECT_EQ(text(0.1f), "score + 0.10000000149011612");
   EXPECT_EQ(text(std::uint64_t{INT64_MAX}), "score + float(9223372036854775807)");
+}
+
+// Values that no traced one takes part in yet have the types that a traced one would have.
+TEST(Types, OfValuesOutsideAMod) {
+  const Tensor truth(DType::boolean, {}), number(DType::i32, {}), numbers(DType::f16, {4});
+  const Capture flag("flag", truth), count("count", number), table("table", numbers);
+  const auto type = [](const Value& value) { return trace::type_of(value); };
+  EXPECT_EQ(type(flag()), ir::Type::boolean);
+  EXPECT_EQ(type(flag() & flag()), ir::Type::boolean);
+  EXPECT_EQ(type(flag() & count()), ir::Type::integer);
+  EXPECT_EQ(type(flag() + 1), ir::Type::integer);
+  EXPECT_EQ(type(floor(count())), ir::Type::integer);
+  EXPECT_EQ(type(count() / 2), ir::Type::real);
+  EXPECT_EQ(type(table(count())), ir::Type::real);
+  EXPECT_EQ(type(where(flag(), count(), 0.5)), ir::Type::real);
+  EXPECT_EQ(type(isnan(table(0)) || flag()), ir::Type::boolean);
+  // An error is reported where the type is asked for, also through what is made of it.
+  EXPECT_ERROR(type(table(1.5)), "table: index 0 is a float; indices are integers");
+  EXPECT_ERROR(type(table(1.5) + 1), "table: index 0 is a float; indices are integers");
+  EXPECT_ERROR(type(floor_div(count(), 0)), "floor_div: division by the constant 0");
+}
+
+// In linear time: each link knows its type.
+TEST(Types, OfALongChainOutsideAMod) {
+  const Tensor truth(DType::boolean, {});
+  const Capture flag("flag", truth);
+  const auto mask = [&](Index, Index, Index q, Index kv) {
+    Value all = flag();
+    for (int i = 0; i < 4000; ++i) all = all & flag();
+    return all & (q >= kv);
+  };
+  EXPECT_EQ(traced_mask(mask).graph.size(), 4005);
 }
 
 TEST(Types, AFloatMayBeNamedBeforeItIsUsed) {
