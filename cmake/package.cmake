@@ -1,9 +1,11 @@
-# cmake --install: headers, library, program, and the package behind find_package(treadle).
+# cmake --install: headers, library, program, licence, and the package behind find_package(treadle). The Python module is
+# not among them: pip installs it.
 
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/treadle)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/treadle TYPE INCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE TYPE DOC)
 install(TARGETS treadle EXPORT treadle)
 if(TARGET treadle_program)
   install(TARGETS treadle_program)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the pages name only files that exist.
+"""Checks that the pages name only files that exist, and that their lines fit a window.
 
 Looks at README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md, outside of ``` blocks, for
 
@@ -7,6 +7,7 @@ Looks at README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md, outside of ``` 
   - `ops.def`, a name with the ending of a source file: some file must be called so
   - `./dev test`: the first word must exist
   - [text](docs/ir.md): the target must exist, seen from the page
+  - lines of more than 120 columns, except in tables; where a link leads does not count
 
 Paths below build/ are made by the build and not looked for. Prints page:line: message and exits with 1 if there is one.
 """
@@ -20,6 +21,7 @@ PATH = re.compile(r"(\./)?[\w.-]+(/[\w.-]+)*/?")
 ENDINGS = {".h", ".cpp", ".def", ".md", ".py", ".txt", ".cmake", ".json", ".toml", ".sh"}
 BACKTICKS = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+MOST_COLUMNS = 120
 
 
 def looks_like_path(word):
@@ -38,6 +40,11 @@ def exists(word, page, root):
     )
 
 
+def columns(line):
+    """How wide a line is; a row of a table cannot be broken, nor can where a link leads."""
+    return 0 if line.lstrip().startswith("|") else len(re.sub(r"\]\([^)]*\)|https?://\S+", "]()", line))
+
+
 def offences(root):
     """Yields "page:line: message"."""
     pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
@@ -52,15 +59,19 @@ def offences(root):
                 missing = [word for word in named if looks_like_path(word) and not exists(word, page, root)]
                 linked = [target for target in LINK.findall(line) if "://" not in target]
                 missing += [target for target in linked if not (page.parent / target).exists()]
+                where = f"{page.relative_to(root)}:{number}"
                 for word in missing:
-                    yield f"{page.relative_to(root)}:{number}: there is no {word}"
+                    yield f"{where}: there is no {word}"
+                if columns(line) > MOST_COLUMNS:
+                    yield f"{where}: {columns(line)} columns; please break the line before column {MOST_COLUMNS + 1}"
 
 
 def self_test():
     good = ["`src/ir/ops.def`", "`ops.def`", "`ir/ops.def`", "`src/ir/`", "`./dev test`", "`build/release/treadle`",
             "`x / y`", "`q//2`", "`tests/<folder>`", "[ir](../docs/page.md#types)", "[web](https://a.b/c.md)",
-            "```\n`src/none.h`\n```"]
-    bad = ["`src/none.h`", "`none.cpp`", "`emit/llvm`", "`./none test`", "[ir](none.md)"]
+            "```\n`src/none.h`\n```", "x" * 120, "| " + "x" * 130, "[web](https://a.b/" + "x" * 130 + ")",
+            "```\n" + "x" * 130 + "\n```"]
+    bad = ["x" * 121, "[web](https://a.b/c) " + "x" * 130, "`src/none.h`", "`none.cpp`", "`emit/llvm`", "`./none test`", "[ir](none.md)"]
     for text in good + bad:
         with tempfile.TemporaryDirectory() as scratch:
             root = pathlib.Path(scratch)

@@ -1,6 +1,7 @@
 // Marks what libtreadle.so shows to the outside; everything else is hidden.
 //
-//   TREADLE_API void f();             class TREADLE_API C { ... };
+//   TREADLE_API void f();
+//   class TREADLE_API C {};
 #pragma once
 
 #define TREADLE_API __attribute__((visibility("default")))

@@ -8,7 +8,7 @@
 //   Forward y = causal.forward({q, k, v});                   // called often,
 //   Backward g = causal.backward({q, k, v}, {y.out, y.lse}, dout);    // and trained
 //
-//   S = mask ? score_mod(scale * <q, k>) : -inf       out = softmax(S) v       lse = ln sum exp S
+//     S = mask ? score_mod(scale * <q, k>) : -inf      out = softmax(S) v      lse = ln sum exp S
 //
 // q is [batch, heads, queries, dim], k [batch, key heads, keys, dim], v [batch, key heads, keys,
 // value dim]; heads is a multiple of key heads, and the batch of k and v may be 1. Types are f64,

@@ -7,9 +7,9 @@
 //   BlockLayout layout = block_layout(present, {.block_size = 32, .heads = 8, .mask = causal});
 //   options.mask = to_mask(layout);
 //
-//   #..     3 x 3 blocks, 5 of them present, numbered row by row:   0 . .
-//   ##.                                                             1 2 .
-//   .##                                                             . 3 4
+//     #..     3 x 3 blocks, 5 of them present, numbered row by row:   0 . .
+//     ##.                                                             1 2 .
+//     .##                                                             . 3 4
 //
 // A layout of your own is a few plain numbers; treadle/sparse_transformer.h has the ones of the
 // Sparse Transformer.

@@ -1,13 +1,13 @@
 // Captures: data that a mod reads besides its score and its indices.
 //
-//   Capture slopes("slopes", View(data.data(), {heads}));     // a buffer, read as slopes(h)
-//   Capture window("window", std::int64_t{128});              // a run-time scalar, used as it is
-//   Capture ids("ids", std::make_shared<const Tensor>(...));  // a buffer that the capture keeps
-//   alive
+//   Capture slopes("slopes", View(data.data(), {heads}));  // a buffer, read as slopes(h)
+//   Capture window("window", std::int64_t{128});           // a run-time scalar, used as it is
+//   auto shared = std::make_shared<const Tensor>(table.clone());
+//   Capture ids("ids", shared);                            // a buffer that the capture keeps alive
 //
 // The graph of a mod knows a capture by name, element type and rank only. Which memory it is, or
 // which value, is bound at each call; what is given here is what a call uses if it binds nothing
-// else. Changing it compiles nothing anew.
+// else. Changing it does not trigger a recompile.
 #pragma once
 
 #include <concepts>

@@ -1,6 +1,8 @@
 // Element types of tensors.
 //
-//   size_of(DType::bf16) == 2      name_of(DType::f32) == "f32"      dtype_of<double> == DType::f64
+//   size_of(DType::bf16);    // 2
+//   name_of(DType::f32);     // "f32"
+//   dtype_of<double>;        // DType::f64
 #pragma once
 
 #include <concepts>

@@ -1,7 +1,10 @@
 // The errors that a caller can cause.
 //
-//   try { ... } catch (const treadle::Error& e) { std::cerr << e.what(); }
-//   forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
+//   try {
+//     causal.forward({q, k, v});
+//   } catch (const treadle::Error& e) {
+//     std::cerr << e.what();  // forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
+//   }
 //
 // The message names the call, the numbers seen and the rule. A call that throws has written
 // nothing.

@@ -1,8 +1,7 @@
 // A Layout: which keys each tile of queries has to look at, worked out once for many calls.
 //
 //   Layout layout = causal.layout({q, k, v});
-//   causal.forward({q, k, v}, {.layout = layout});      // again and again: nothing is worked out
-//   anew
+//   causal.forward({q, k, v}, {.layout = layout});      // as often as you like
 //
 // It depends on the mask, on lengths and on what the mask's captures hold: change one of these and
 // a new Layout is needed. Lengths are checked; that the captures are those of old is the caller's

@@ -2,7 +2,7 @@
 //
 //   Tensor q(DType::f32, {1, 8, 1024, 64});
 //   for (float& x : q.data<float>()) x = 1;
-//   attention(q, k, v, options);              // converts to View and ConstView where one is wanted
+//   attention({q, k, v}, options);            // converts to View and ConstView where one is wanted
 //   Tensor r = q.clone();                     // copies are asked for; moves are free
 //
 // For tests, tools and short programs. A program with tensors of its own passes views of them.

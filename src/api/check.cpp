@@ -6,7 +6,7 @@
 
 #include "backend/held_layout.h"
 #include "base/error.h"
-#include "reference/attention.h"
+#include "base/compute_type.h"
 
 namespace treadle::api {
 namespace {
@@ -70,7 +70,7 @@ backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const T
                          .keys = k.shape[2],
                          .dim = q.shape[3],
                          .value_dim = v.shape[3],
-                         .compute = reference::compute_type(q.dtype, k.dtype, v.dtype)};
+                         .compute = base::compute_type(q.dtype, k.dtype, v.dtype)};
   if (k.shape[3] != e.dim)
     fail("{}: queries have dim {}, keys {}; they must be equal", call, e.dim, k.shape[3]);
   if (v.shape[0] != e.key_batch) {

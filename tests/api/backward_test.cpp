@@ -18,6 +18,8 @@ struct Case {
   Dims q, k, v;
   DType q_type, k_type, v_type;
   double tolerance;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 class BackwardShapes : public testing::TestWithParam<Case> {

@@ -37,6 +37,8 @@ struct Mistake {
   std::vector<std::string> arguments;
   const char* says;
   bool ours = true;  // a treadle::Error; else CLI11's
+
+  friend void PrintTo(const Mistake& mistake, std::ostream* out) { *out << mistake.name; }
 };
 
 class Mistakes : public ::testing::TestWithParam<Mistake> {};

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "expect_error.h"
+#include "fuzz.h"
 #include "mask_picture.h"
 #include "treadle/treadle.h"
 
@@ -120,8 +121,10 @@ TEST(Packed, SmallTree) {
 }
 
 TEST(Packed, RandomForestsInAnyOrder) {
-  std::mt19937 random(5);
-  for (int trial = 0; trial < 40; ++trial) {
+  for (int round = 0; round < test::fuzz_count(200); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    std::mt19937_64 random = test::rng(seed);
     // Parents come first in `order`, but node numbers are shuffled.
     const auto count = static_cast<std::int64_t>(1 + random() % 14);
     Numbers order(static_cast<std::size_t>(count));

@@ -134,7 +134,7 @@ TEST(FactsFuzz, UncheckedIsNeverPoisoned) {
       }
     }
   }
-  EXPECT_GT(proven, 0);
+  EXPECT_GE(proven, test::fuzz_at_least(200));
 }
 
 }  // namespace

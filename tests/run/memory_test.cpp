@@ -9,6 +9,7 @@
 #include "forward_run.h"
 #include "fuzz.h"
 #include "guarded.h"
+#include "printers.h"
 #include "random_graph.h"
 
 namespace treadle {

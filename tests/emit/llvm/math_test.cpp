@@ -20,8 +20,12 @@ using ir::Op;
 
 constexpr double allowed = 4;
 
-// All sizes, by their bits; then where functions bend; then what is special.
-std::vector<double> sweep(Random& random, DType real, int count) {
+double rounded(double value, DType real) {
+  return real == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
+}
+
+// All sizes, by their bits; then where functions bend.
+std::vector<double> random_reals(Random& random, DType real, int count) {
   std::vector<double> points;
   std::uniform_int_distribution<std::uint64_t> bits;
   for (int i = 0; i < count; ++i) {
@@ -39,19 +43,48 @@ std::vector<double> sweep(Random& random, DType real, int count) {
         break;
     }
   }
-  for (const double special : special_reals) points.push_back(special);
-  for (double x = -1100; x <= 1100; x += 0.5) points.push_back(x);
-  for (double& x : points) x = real == DType::f32 ? static_cast<double>(static_cast<float>(x)) : x;
+  std::ranges::shuffle(points, random);
   return points;
 }
 
-double rounded(double value, DType real) {
-  return real == DType::f32 ? static_cast<double>(static_cast<float>(value)) : value;
-}
+// Operands of a function. The first come from seeds, per_seed of each; then what is special.
+struct Sweep {
+  static constexpr int per_seed = 5000;
+  std::vector<double> x, y;
+  int seeds = fuzz_count(20);
+
+  explicit Sweep(DType real) {
+    for (int round = 0; round < seeds; ++round) {
+      Random random = rng(fuzz_seed(round));
+      for (std::vector<double>* points : {&x, &y}) {
+        const std::vector<double> more = random_reals(random, real, per_seed);
+        points->insert(points->end(), more.begin(), more.end());
+      }
+    }
+    std::vector<double> special(special_reals.begin(), special_reals.end());
+    for (double at = -1100; at <= 1100; at += 0.5) special.push_back(at);
+    x.insert(x.end(), special.begin(), special.end());
+    Random random = rng(7);
+    std::ranges::shuffle(special, random);
+    y.insert(y.end(), special.begin(), special.end());
+    for (double& value : x) value = rounded(value, real);
+    for (double& value : y) value = rounded(value, real);
+  }
+
+  Sweep(std::vector<double> xs, std::vector<double> ys)
+      : x(std::move(xs)), y(std::move(ys)), seeds(0) {}
+
+  // Where the pair at i comes from.
+  [[nodiscard]] std::string origin(std::size_t i) const {
+    const auto round = static_cast<int>(i) / per_seed;
+    return round < seeds ? seed_text(fuzz_seed(round)) : "a fixed pair";
+  }
+};
 
 // The largest error of an operation over all points, in units of the last place.
-double worst_error(const ir::OpInfo& row, const Setting& setting, const std::vector<double>& x,
-                   const std::vector<double>& y) {
+double worst_error(const ir::OpInfo& row, const Setting& setting, const Sweep& sweep) {
+  const std::vector<double>& x = sweep.x;
+  const std::vector<double>& y = sweep.y;
   ir::Builder make;
   std::vector<ir::NodeId> operands{make.input(Input::score)};
   if (row.arity == 2) operands.push_back(make.input(Input::grad));
@@ -76,8 +109,8 @@ double worst_error(const ir::OpInfo& row, const Setting& setting, const std::vec
     const double error = ulps(got[i], want, setting.real);
     worst = std::max(worst, error);
     if (error > allowed) {
-      ADD_FAILURE() << fmt::format("{}({}, {}) is {}, should be {}: {} ulp", row.text, x[i], y[i],
-                                   got[i], want, error);
+      ADD_FAILURE() << fmt::format("{}({}, {}) is {}, should be {}: {} ulp; {}", row.text, x[i],
+                                   y[i], got[i], want, error, sweep.origin(i));
       return worst;
     }
   }
@@ -89,13 +122,10 @@ INSTANTIATE_TEST_SUITE_P(Targets, Math, testing::ValuesIn(targets_here()), name_
 
 void sweep_all(const Setting& setting) {
   SCOPED_TRACE(to_text(setting));
-  Random random = rng(7);
-  const std::vector<double> x = sweep(random, setting.real, fuzz_count(100'000));
-  std::vector<double> y = sweep(random, setting.real, fuzz_count(100'000));
-  std::ranges::shuffle(y, random);
+  const Sweep sweep(setting.real);
   for (const ir::OpInfo& row : ir::op_table()) {
     if (row.rule != ir::Rule::real) continue;
-    const double worst = worst_error(row, setting, x, y);
+    const double worst = worst_error(row, setting, sweep);
     const char* from = setting.target.libmvec ? "libmvec" : "libm";
     testing::Test::RecordProperty(fmt::format("{}_{}_{}", row.text, name_of(setting.real), from),
                                   fmt::format("{:.2f}", worst));
@@ -125,7 +155,7 @@ TEST_P(Math, WorksForAnyNumberOfLanes) {
         y.push_back(rounded(1.5 - 0.02 * i, real));
       }
       for (const ir::OpInfo& row : ir::op_table()) {
-        if (row.rule == ir::Rule::real) worst_error(row, setting, x, y);
+        if (row.rule == ir::Rule::real) worst_error(row, setting, Sweep(x, y));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <deque>
 #include <functional>
 
@@ -192,7 +193,18 @@ TEST(EmptyRead, OfAnEmptyBufferReadsNothing) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Reads, ReadTest, testing::ValuesIn(reads));
+// "7_a_q_kv": several reads have the same text.
+INSTANTIATE_TEST_SUITE_P(Reads, ReadTest, testing::ValuesIn(reads), [](const auto& info) {
+  std::string name = std::to_string(info.index) + "_";
+  for (const char letter : info.param.text) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) != 0) {
+      name += letter;
+    } else if (name.back() != '_') {
+      name += '_';
+    }
+  }
+  return name;
+});
 
 }  // namespace
 }  // namespace treadle::test

@@ -1,0 +1,39 @@
+// The names that examples in public headers take for granted. Each example is the body of a member function of a
+// class derived from this one (tools/check_examples.py), so it may declare any of them again.
+#pragma once
+
+#include <dlpack/dlpack.h>
+#include <treadle/dlpack.h>
+#include <treadle/treadle.h>
+
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace treadle::test {
+
+struct Context {
+  // A call.
+  Tensor q, k, v, dout;
+  Options options;
+  Attention causal = compile(options);
+
+  // What mods read.
+  std::int64_t heads = 8;
+  std::vector<float> data;
+  Capture slopes{"slopes", View(data.data(), {heads})};
+  Tensor table;
+
+  // Blocks that are there, as [query blocks, key blocks].
+  Tensor present;
+
+  // Somebody else's.
+  DLManagedTensor* managed = nullptr;
+  Tensor result;
+  std::vector<float> out;
+  float f(std::int64_t i);
+};
+
+}  // namespace treadle::test
