@@ -45,7 +45,11 @@ const KeyRows& KeyBlocks<F>::rows_at(std::int64_t position) {
 // The next so many keys of the current segment join the block.
 template <class F>
 void KeyBlocks<F>::take(std::int64_t keys) {
-  lists_.block.push_back({at_, at_ + keys, now_.count});
+  if (!lists_.block.empty() && lists_.block.back().end == at_) {  // of another piece of rows
+    lists_.block.back().end += keys;
+  } else {
+    lists_.block.push_back({at_, at_ + keys, now_.count});
+  }
   for (std::int64_t i = 0; i < keys; ++i)
     room_.positions[now_.count + i] = static_cast<std::int32_t>(at_ + i);
   now_.count += keys;

@@ -1,7 +1,6 @@
 // Workspaces: memory that grows as needed, and the pool they wait in.
 #include "run/scratch.h"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -42,11 +41,11 @@ void Scratch::give_back(std::unique_ptr<Workspace> workspace) {
   free_.push_back(std::move(workspace));
 }
 
-std::size_t Scratch::largest() {
+std::vector<std::size_t> Scratch::sizes() {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes = 0;
-  for (const auto& workspace : free_) bytes = std::max(bytes, workspace->bytes());
-  return bytes;
+  std::vector<std::size_t> sizes;
+  for (const auto& workspace : free_) sizes.push_back(workspace->bytes());
+  return sizes;
 }
 
 }  // namespace treadle::run

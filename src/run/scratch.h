@@ -87,8 +87,8 @@ class Scratch {
   };
 
   Lease take();
-  // Bytes of the largest workspace that is not taken.
-  [[nodiscard]] std::size_t largest();
+  // Bytes of the workspaces that are not taken.
+  [[nodiscard]] std::vector<std::size_t> sizes();
 
  private:
   void give_back(std::unique_ptr<Workspace> workspace);
