@@ -119,7 +119,6 @@ Measured measure(const Forwarded& c, Executor& executor) {
 }
 
 // --- mods
-// -------------------------------------------------------------------------------------------------------
 
 Options windowed(const Shape&) {
   Options options;

@@ -1,4 +1,4 @@
-// Enters: name:dtype:rank. Leaves: a Capture, or an Error that says which of the three is wrong.
+// In: name:dtype:rank. Out: a Capture, or an Error that says which of the three is wrong.
 #include "cli/capture_option.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Enters: name:dtype[:shape]=values. Leaves: a Capture, or an Error that says which part is wrong.
+// In: name:dtype[:shape]=values. Out: a Capture, or an Error that says which part is wrong.
 #include "cli/capture_values.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The only file that knows CLI11. Enters: a command line; leaves: a request to a subcommand. Read
+// The only file that knows CLI11. In: a command line. Out: a request to a subcommand. Read
 // parse_and_run, the last one, first.
 #include "cli/command_line.h"
 

@@ -1,4 +1,4 @@
-// Enters: a variant and a size. Leaves: its Outcome. Read run_variant first.
+// In: a variant and a size. Out: its Outcome. Read run_variant first.
 #include "cli/demo_run.h"
 
 #include <algorithm>

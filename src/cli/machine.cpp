@@ -1,4 +1,4 @@
-// Enters: /proc/cpuinfo on Linux, sysctl on macOS. Leaves: a Machine; what cannot be found out is
+// In: /proc/cpuinfo on Linux, sysctl on macOS. Out: a Machine; what cannot be found out is
 // said to be unknown.
 #include "cli/machine.h"
 

@@ -1,4 +1,4 @@
-// The program `treadle`. Enters: a command line; leaves: what the subcommand prints, and an exit
+// The program `treadle`. In: a command line. Out: what the subcommand prints, and an exit
 // code: 0 for success, 1 for a treadle::Error, 2 for a bug of ours, CLI11's (above 100) for a
 // command line that makes no sense.
 #include <fmt/core.h>

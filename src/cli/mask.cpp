@@ -40,7 +40,6 @@ struct Report {
 };
 
 // --- the mask
-// -------------------------------------------------------------------------------------
 
 std::string title_of(const MaskRequest& request) {
   std::string title = request.pattern;
@@ -100,7 +99,6 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
 }
 
 // --- printing
-// -------------------------------------------------------------------------------------
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 

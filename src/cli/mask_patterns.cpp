@@ -51,7 +51,6 @@ struct Pattern {
 };
 
 // --- patterns that need more than their numbers
-// ---------------------------------------------------
 
 MaskMod longformer(const Given& given) {
   auto global = std::make_shared<Tensor>(
@@ -103,7 +102,6 @@ constexpr const char* conv_parameters =
     "height=1 width filter_height=1 filter_width stride=1 autoregressive=1";
 
 // --- the table
-// ------------------------------------------------------------------------------------
 
 const std::vector<Pattern>& all_patterns() {
   static const std::vector<Pattern> all{

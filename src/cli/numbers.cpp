@@ -1,4 +1,4 @@
-// In: text; out: numbers, or an Error that shows the word that is none.
+// In: text. Out: numbers, or an Error that shows the word that is none.
 #include "cli/numbers.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// In: text; out: an order, whose numbers Tiles will check.
+// In: text. Out: an order, whose numbers Tiles will check.
 #include "cli/order_option.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Enters: rows. Leaves: aligned text or JSON.
+// In: rows. Out: aligned text or JSON.
 #include "cli/table.h"
 
 #include <fmt/core.h>

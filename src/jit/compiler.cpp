@@ -1,3 +1,4 @@
+// Passes and code generation for one module, with LLVM's own errors turned into ours.
 #include "jit/compiler.h"
 
 #include <llvm/ADT/SmallVector.h>

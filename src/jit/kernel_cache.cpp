@@ -1,3 +1,4 @@
+// Code by hash, with single flight: the first thread to ask makes it, others wait.
 #include "jit/kernel_cache.h"
 
 #include <mutex>

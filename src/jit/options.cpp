@@ -1,4 +1,4 @@
-// Enters: the environment. Leaves: EngineOptions.
+// In: the environment. Out: EngineOptions.
 #include <algorithm>
 #include <cstdlib>
 #include <string_view>

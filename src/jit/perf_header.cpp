@@ -1,3 +1,4 @@
+// The header of the file that perf reads code from.
 #include "jit/perf_header.h"
 
 #include <fcntl.h>

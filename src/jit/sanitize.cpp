@@ -1,3 +1,4 @@
+// AddressSanitizer's checks in kernels, and whether this program can run them.
 #include "jit/sanitize.h"
 
 #include <dlfcn.h>

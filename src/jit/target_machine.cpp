@@ -1,3 +1,4 @@
+// LLVM's machine for a target.
 #include "jit/target_machine.h"
 
 #include <llvm/Config/llvm-config.h>

@@ -1,11 +1,12 @@
+// lse2 and delta of all queries, some rows at a time.
+#include "run/row_terms.h"
+
 #include <algorithm>
 #include <limits>
 #include <numbers>
 
 #include "base/parallel.h"
 #include "run/rows.h"
-// lse2 and delta of all queries, some rows at a time.
-#include "run/row_terms.h"
 
 namespace treadle::run {
 namespace {
