@@ -16,8 +16,8 @@
 #include "cli/table.h"
 #include "cli/traced_mask.h"
 #include "layout/choose.h"
-#include "layout/picture.h"
 #include "layout/statistics.h"
+#include "picture/picture.h"
 #include "treadle/mods.h"
 
 namespace treadle::cli {
@@ -128,7 +128,7 @@ void print_json(const Report& report) {
   print(table, Format::json);
 }
 
-void print_text(const Report& report, const layout::Picture& drawing) {
+void print_text(const Report& report, const picture::Picture& drawing) {
   const layout::Tiles& tiles = report.layout.tiles();
   fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
              report.extent.queries.count(), report.extent.keys.count(),
@@ -147,18 +147,18 @@ void mask(const MaskRequest& request) {
     base::fail("mask: neither a mask nor a --pattern is given; treadle mask --help shows both");
   }
   if (request.queries == 0) base::fail("mask: --q, the number of queries, is needed");
-  if (!request.output.empty()) layout::check_picture_path(request.output);
+  if (!request.output.empty()) picture::check_picture_path(request.output);
 
   const Extent extent{.queries = request.queries,
                       .keys = request.keys == 0 ? request.queries : request.keys};
   const std::shared_ptr<Executor> executor = tbb_executor();
   const TracedMask traced_mask = traced(mask_of(request, extent));
   const Report report = look_at(request, traced_mask.mask, extent, *executor);
-  const auto drawn = [&](const layout::Grid& grid) {
+  const auto drawn = [&](const picture::Grid& grid) {
     return draw(traced_mask.mask, extent, 0, 0, grid, *executor);
   };
   if (!request.output.empty()) {
-    layout::Picture picture = drawn(image_grid(extent));
+    picture::Picture picture = drawn(picture::image_grid(extent));
     picture.title = report.title;
     picture.work = work_of(report);
     write_picture(picture, request.output);
@@ -166,7 +166,7 @@ void mask(const MaskRequest& request) {
   if (request.json) {
     print_json(report);
   } else {
-    print_text(report, drawn(terminal_grid(extent)));
+    print_text(report, drawn(picture::terminal_grid(extent)));
   }
 }
 

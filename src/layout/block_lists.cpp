@@ -9,11 +9,14 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "layout/block_kinds.h"
-#include "layout/check.h"
 #include "layout/integer_lists.h"
 
 namespace treadle::layout {
 namespace {
+
+void check_block(std::string_view what, std::int64_t size) {
+  if (size < 1) base::fail("block lists: the {} is {}; it must be at least 1", what, size);
+}
 
 // --- in -----------------------------------------------------------------------------------------
 
@@ -74,8 +77,8 @@ void write_lists(const std::vector<BlockKind>& kinds, const ListShape& shape, st
 
 Selection from_block_lists(const BlockListViews& lists, const Extent& extent) {
   check_extent(extent);
-  check_at_least("block lists", "query block", lists.query_block, 1);
-  check_at_least("block lists", "key block", lists.key_block, 1);
+  check_block("query block", lists.query_block);
+  check_block("key block", lists.key_block);
   if (lists.full_kv_num_blocks.has_value() != lists.full_kv_indices.has_value()) {
     base::fail("block lists: full_kv_{} is given without full_kv_{}; they belong together",
                lists.full_kv_indices ? "indices" : "num_blocks",
@@ -122,8 +125,8 @@ BlockListViews BlockLists::views() const& {
 
 BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockListOptions& options,
                           Executor& executor) {
-  check_at_least("block lists", "query block", options.query_block, 1);
-  check_at_least("block lists", "key block", options.key_block, 1);
+  check_block("query block", options.query_block);
+  check_block("key block", options.key_block);
   const Layout layout =
       build(mask, extent, Tiles({}, extent.queries, options.query_block), executor);
   const std::int64_t rows = layout.tiles().count();

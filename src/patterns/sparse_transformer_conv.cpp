@@ -4,15 +4,13 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "layout/check.h"
+#include "patterns/check_parameters.h"
 #include "treadle/sparse_transformer.h"
 
 namespace treadle::patterns {
 namespace {
 
 using base::fail;
-using layout::check_at_least;
-using layout::check_multiple;
 
 // One direction of the image. Small pixel s covers `filter` large ones from s * stride - pad on.
 struct Direction {

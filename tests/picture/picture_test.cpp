@@ -1,5 +1,5 @@
 // Pictures: cells are exact, files can be read, mistakes are told.
-#include "layout/picture.h"
+#include "picture/picture.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,11 +13,15 @@
 #include "brute_layout.h"
 #include "expect_error.h"
 #include "ir/parse.h"
-#include "layout/picture_sheet.h"
+#include "picture/sheet.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
 
+using layout::BlockKind;
+using layout::blocks_of;
+using layout::Extent;
+using layout::Mask;
 using ::testing::HasSubstr;
 
 Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
@@ -223,4 +227,4 @@ TEST(Picture, BadInput) {
 }
 
 }  // namespace
-}  // namespace treadle::layout
+}  // namespace treadle::picture

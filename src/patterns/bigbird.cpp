@@ -2,15 +2,12 @@
 #include <algorithm>
 #include <vector>
 
-#include "layout/check.h"
-#include "layout/owned.h"
+#include "patterns/check_parameters.h"
+#include "patterns/owned_capture.h"
 #include "treadle/patterns.h"
 
 namespace treadle::patterns {
 namespace {
-
-using layout::check_at_least;
-using layout::check_multiple;
 
 // SplitMix64 (Steele, Lea, Flood 2014). The standard library's distributions differ from one to the
 // next; this does not.
@@ -80,8 +77,8 @@ MaskMod bigbird(const BigBird& pattern) {
   BigBird fitting = pattern;
   fitting.global = std::min(pattern.global, blocks);
   fitting.random = std::min(pattern.random, blocks);
-  const Capture table = layout::owned<std::int32_t>(random_blocks(fitting, blocks),
-                                                    {pattern.heads, blocks, fitting.random});
+  const Capture table =
+      owned<std::int32_t>(random_blocks(fitting, blocks), {pattern.heads, blocks, fitting.random});
   return [fitting, table](Index, Index h, Index q, Index kv) {
     const Index query = floor_div(q, fitting.block_size);
     const Index key = floor_div(kv, fitting.block_size);

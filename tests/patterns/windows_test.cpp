@@ -1,6 +1,4 @@
 // Windows and blocks of treadle/patterns.h against plain loops.
-#include "treadle/patterns.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,6 +6,7 @@
 #include "expect_error.h"
 #include "mask_picture.h"
 #include "treadle/mods.h"
+#include "treadle/patterns.h"
 
 namespace treadle::patterns {
 namespace {

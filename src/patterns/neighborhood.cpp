@@ -3,14 +3,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "layout/check.h"
+#include "patterns/check_parameters.h"
 #include "treadle/patterns.h"
 
 namespace treadle::patterns {
 namespace {
 
 using base::fail;
-using layout::check_at_least;
 
 constexpr const char* call = "neighborhood";
 

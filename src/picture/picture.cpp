@@ -1,6 +1,6 @@
-// In: a mask; out: cells, and their drawing for a terminal. Files are written by picture_png.cpp
-// and picture_svg.cpp.
-#include "layout/picture.h"
+// In: a mask; out: cells, and their drawing for a terminal. Files are written by png.cpp
+// and svg.cpp.
+#include "picture/picture.h"
 
 #include <fmt/format.h>
 
@@ -11,10 +11,13 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "layout/picture_sheet.h"
+#include "picture/sheet.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
+
+using layout::BlockKind;
+using layout::blocks_of;
 
 constexpr std::int64_t terminal_rows = 40;
 constexpr std::int64_t terminal_letters = 80;
@@ -62,33 +65,33 @@ std::vector<std::string> query_labels(const Picture& picture) {
 
 }  // namespace
 
-Grid terminal_grid(const Extent& extent) {
+Grid terminal_grid(const layout::Extent& extent) {
   return {.queries_per_row = per_cell(extent.queries.count(), terminal_rows),
           .keys_per_column = per_cell(extent.keys.count(), terminal_letters)};
 }
 
-Grid image_grid(const Extent& extent) {
+Grid image_grid(const layout::Extent& extent) {
   const std::int64_t square =
       per_cell(std::max(extent.queries.count(), extent.keys.count()), image_cells);
   return {.queries_per_row = std::min(square, per_cell(extent.queries.count(), fewest_cells)),
           .keys_per_column = std::min(square, per_cell(extent.keys.count(), fewest_cells))};
 }
 
-Picture draw(const Mask& mask, const Extent& extent, std::int64_t b, std::int64_t h,
+Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_t b, std::int64_t h,
              const Grid& grid, Executor& executor) {
   check_extent(extent);
   if (b < 0 || b >= extent.batch || h < 0 || h >= extent.heads) {
     base::fail("picture: batch {} and head {} are asked for; there are {} and {}", b, h,
                extent.batch, extent.heads);
   }
-  const Layout layout =
-      build(mask, extent, Tiles({}, extent.queries, grid.queries_per_row), executor);
+  const layout::Layout layout = layout::build(
+      mask, extent, layout::Tiles({}, extent.queries, grid.queries_per_row), executor);
   return {.queries = extent.queries.count(),
           .keys = extent.keys.count(),
           .grid = grid,
           .rows = layout.tiles().count(),
           .columns = blocks_of(extent.keys.count(), grid.keys_per_column),
-          .cells = block_kinds(layout, b, h, grid.keys_per_column, Tails::cut)};
+          .cells = block_kinds(layout, b, h, grid.keys_per_column, layout::Tails::cut)};
 }
 
 std::string to_terminal(const Picture& picture) {
@@ -130,4 +133,4 @@ void write_picture(const Picture& picture, const std::filesystem::path& path) {
   if (!file) base::fail("picture: cannot write \"{}\": {}", path.string(), std::strerror(errno));
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

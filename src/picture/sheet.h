@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "layout/picture.h"
+#include "picture/picture.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 
 struct Colour {
   std::uint8_t red = 0, green = 0, blue = 0;
@@ -18,11 +18,11 @@ struct Colour {
 // Blue and orange also differ for those who do not see red and green.
 inline constexpr Colour paper{255, 255, 255};
 inline constexpr Colour ink{33, 37, 41};
-inline constexpr Colour colour_of(BlockKind kind) {
+inline constexpr Colour colour_of(layout::BlockKind kind) {
   switch (kind) {
-    case BlockKind::empty: return {233, 236, 239};
-    case BlockKind::partial: return {240, 160, 60};
-    case BlockKind::full: return {36, 91, 142};
+    case layout::BlockKind::empty: return {233, 236, 239};
+    case layout::BlockKind::partial: return {240, 160, 60};
+    case layout::BlockKind::full: return {36, 91, 142};
   }
   return ink;
 }
@@ -60,4 +60,4 @@ std::vector<std::int64_t> ticks_of(std::int64_t length, std::int64_t most = 8);
 // "512", "64k", "1M"; k is 1024.
 std::string tick_label(std::int64_t position);
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

@@ -3,15 +3,13 @@
 #include "treadle/sparse_transformer.h"
 
 #include "base/error.h"
-#include "layout/check.h"
+#include "patterns/check_parameters.h"
 #include "treadle/mods.h"
 
 namespace treadle::patterns {
 namespace {
 
 using base::fail;
-using layout::check_at_least;
-using layout::check_multiple;
 
 // Causal inside the blocks on the diagonal; blocks before them are full.
 bool on_or_below_diagonal(const BlockCell& cell) {

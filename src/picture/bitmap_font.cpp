@@ -1,10 +1,10 @@
 // Three letters per line; five columns each, the lowest bit on top; the
 // highest one is below the line.
-#include "layout/bitmap_font.h"
+#include "picture/bitmap_font.h"
 
 #include <array>
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
 
 using Glyph = std::array<std::uint8_t, glyph_columns>;
@@ -56,4 +56,4 @@ bool glyph_dot(char letter, int column, int row) {
   return ((glyph[static_cast<std::size_t>(column)] >> row) & 1) != 0;
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

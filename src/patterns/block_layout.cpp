@@ -9,7 +9,7 @@
 
 #include "base/element.h"
 #include "base/error.h"
-#include "layout/owned.h"
+#include "patterns/owned_capture.h"
 
 namespace treadle {
 namespace {
@@ -214,7 +214,7 @@ MaskMod to_mask(const BlockLayout& layout) {
   const std::int64_t size = layout.block_size;
   const std::int64_t blocks = layout.block_count();
   const bool shared = layout.lut_heads == 1;
-  const Capture numbers = layout::owned<std::int32_t>(
+  const Capture numbers = patterns::owned<std::int32_t>(
       layout.block_numbers(), {layout.lut_heads, layout.query_blocks, layout.key_blocks});
   const auto number_of = [=](const Index& h, const Index& q, const Index& kv) {
     const Index query_block = floor_div(q, size);
@@ -229,7 +229,7 @@ MaskMod to_mask(const BlockLayout& layout) {
   for (const std::uint64_t word : mask_words(layout)) {
     bits.push_back(std::bit_cast<std::int64_t>(word));
   }
-  const Capture words = layout::owned<std::int64_t>(bits, {layout.lut_heads, blocks, size});
+  const Capture words = patterns::owned<std::int64_t>(bits, {layout.lut_heads, blocks, size});
   return [=](Index, Index h, Index q, Index kv) {
     const Value number = number_of(h, q, kv);
     // Block 0 stands in for a block that is absent: then every read is inside its table, which

@@ -1,5 +1,5 @@
 // In: a BlockLayout, or a mask; out: a Selection, or a BlockLayout.
-#include "layout/openai_blocks.h"
+#include "patterns/openai_blocks.h"
 
 #include <algorithm>
 #include <memory>
@@ -10,8 +10,16 @@
 #include "ir/interpret.h"
 #include "layout/block_kinds.h"
 
-namespace treadle::layout {
+namespace treadle::patterns {
 namespace {
+
+using layout::BlockKind;
+using layout::blocks_of;
+using layout::Extent;
+using layout::Mask;
+using layout::Selection;
+using layout::Stretch;
+using layout::Tails;
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
@@ -109,7 +117,8 @@ BlockLayout to_block_layout(const Mask& mask, std::int64_t heads, std::int64_t q
     base::fail("block layout: the mask mentions the batch; a block layout is the same for all");
   }
   const Extent extent{.batch = 1, .heads = heads, .queries = queries, .keys = keys};
-  const Layout runs = build(mask, extent, Tiles({}, queries, block_size), executor);
+  const layout::Layout runs =
+      layout::build(mask, extent, layout::Tiles({}, queries, block_size), executor);
   result.lut_heads = runs.per_head() ? heads : 1;
   result.query_blocks = runs.tiles().count();
   result.key_blocks = blocks_of(keys, block_size);
@@ -155,4 +164,4 @@ BlockLayout to_block_layout(const Mask& mask, std::int64_t heads, std::int64_t q
   return result;
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::patterns

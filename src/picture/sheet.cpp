@@ -1,13 +1,15 @@
 // In: a picture; out: where everything goes. From top to bottom: title, share of work, key axis,
 // cells with the query axis at their left, legend.
-#include "layout/picture_sheet.h"
+#include "picture/sheet.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
+
+using layout::BlockKind;
 
 using Anchor = Text::Anchor;
 
@@ -182,4 +184,4 @@ std::string tick_label(std::int64_t position) {
   return fmt::format("{}", position);
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

@@ -12,7 +12,7 @@
 #include "treadle/capture.h"
 #include "treadle/tensor.h"
 
-namespace treadle::layout {
+namespace treadle::patterns {
 
 template <class T>
 Capture owned(std::span<const T> values, const Dims& shape) {
@@ -21,4 +21,4 @@ Capture owned(std::span<const T> values, const Dims& shape) {
   return Capture("", std::shared_ptr<const Tensor>(std::move(tensor)));
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::patterns

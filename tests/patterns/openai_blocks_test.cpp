@@ -1,5 +1,5 @@
 // OpenAI's block layouts, there and back again.
-#include "layout/openai_blocks.h"
+#include "patterns/openai_blocks.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,16 @@
 #include "random_points.h"
 #include "treadle/sparse_transformer.h"
 
-namespace treadle::layout {
+namespace treadle::patterns {
 namespace {
+
+using layout::Extent;
+using layout::Layout;
+using layout::Mask;
+using layout::Order;
+using layout::Selection;
+using layout::Stretch;
+using layout::Tiles;
 
 Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
 
@@ -35,7 +43,7 @@ Memory traced(const BlockLayout& layout) {
 }
 
 TEST(FromBlockLayout, BlocksThatAreAllVisibleSkipTheMask) {
-  const BlockLayout layout = patterns::local_layout({.window = 16}, 32, {.size = 8, .heads = 2});
+  const BlockLayout layout = local_layout({.window = 16}, 32, {.size = 8, .heads = 2});
   const Selection selection = from_block_layout(layout, {1, 2, 32, 32});
   EXPECT_FALSE(selection.per_head());
   const auto last = selection.stretches(0, 1, 3);
@@ -45,9 +53,9 @@ TEST(FromBlockLayout, BlocksThatAreAllVisibleSkipTheMask) {
 
 TEST(FromBlockLayout, WithItsMaskItIsTheMask) {
   for (const BlockLayout& layout :
-       {patterns::all_layout(64, {.size = 8, .heads = 2}),
-        patterns::fixed_layout({.window = 32, .num_verts = 2}, 64, {.size = 8, .heads = 2}),
-        patterns::local_layout({.window = 16}, 64, {.size = 16, .heads = 2})}) {
+       {all_layout(64, {.size = 8, .heads = 2}),
+        fixed_layout({.window = 32, .num_verts = 2}, 64, {.size = 8, .heads = 2}),
+        local_layout({.window = 16}, 64, {.size = 16, .heads = 2})}) {
     const Memory memory = traced(layout);
     const Extent extent{.batch = 2, .heads = 2, .queries = 60, .keys = 59};  // cut at the end
     const Tiles tiles({.kind = Order::Kind::blocks, .modulus = layout.block_size}, 60, 8);
@@ -63,7 +71,7 @@ TEST(FromBlockLayout, WithItsMaskItIsTheMask) {
 }
 
 TEST(ToBlockLayout, FindsTheLayoutOfAPattern) {
-  const BlockLayout local = patterns::local_layout({.window = 16}, 64, {.size = 8, .heads = 3});
+  const BlockLayout local = local_layout({.window = 16}, 64, {.size = 8, .heads = 3});
   const BlockLayout found =
       to_block_layout(mask_of("q >= kv && q - kv < 16"), 3, 64, 64, 8, *serial_executor());
   found.check();
@@ -129,7 +137,7 @@ TEST(BlockLayouts, BadInput) {
   EXPECT_ERROR(to_block_layout(short_ids, 1, 10, 8, 8, *executor),
                "block layout: the mask fails at head 0, q 9, kv 0: ids: index 9 along dimension 0 "
                "is outside its length 9");
-  const BlockLayout layout = patterns::all_layout(32, {.size = 8, .heads = 2});
+  const BlockLayout layout = all_layout(32, {.size = 8, .heads = 2});
   EXPECT_ERROR(from_block_layout(layout, {1, 2, 33, 32}),
                "block layout: 33 queries in blocks of 8 make 5, the layout has 4");
   EXPECT_ERROR(from_block_layout(layout, {1, 2, 32, 20}),
@@ -139,4 +147,4 @@ TEST(BlockLayouts, BadInput) {
 }
 
 }  // namespace
-}  // namespace treadle::layout
+}  // namespace treadle::patterns

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace treadle::layout {
+namespace treadle::patterns {
 
 inline void check_at_least(std::string_view call, std::string_view what, std::int64_t value,
                            std::int64_t least) {
@@ -22,4 +22,4 @@ inline void check_multiple(std::string_view call, std::string_view what, std::in
   }
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::patterns

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace treadle::layout {
+namespace treadle::picture {
 
 inline constexpr int glyph_columns = 5;
 inline constexpr int glyph_rows = 8;
@@ -13,4 +13,4 @@ inline constexpr int glyph_height = 7;  // above the line
 // Whether a dot of the letter is set. Letters that the font does not have are question marks.
 bool glyph_dot(char letter, int column, int row);
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

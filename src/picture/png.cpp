@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "layout/bitmap_font.h"
-#include "layout/picture_sheet.h"
+#include "picture/bitmap_font.h"
+#include "picture/sheet.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
 
 constexpr std::int64_t dot = 2;  // pixels of a dot of the font, in both directions
@@ -76,4 +76,4 @@ void write_png(const Picture& picture, const std::filesystem::path& path) {
   }
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

@@ -1,9 +1,9 @@
 // In: a sheet; out: SVG. Rectangles of one colour that follow each other share one path.
 #include <fmt/format.h>
 
-#include "layout/picture_sheet.h"
+#include "picture/sheet.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 namespace {
 
 constexpr int font_size = 16;
@@ -65,4 +65,4 @@ std::string to_svg(const Picture& picture) {
   return svg + "</g>\n</svg>\n";
 }
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

@@ -18,7 +18,7 @@
 #include "layout/build.h"
 #include "treadle/executor.h"
 
-namespace treadle::layout {
+namespace treadle::picture {
 
 // How much one cell stands for.
 struct Grid {
@@ -26,9 +26,9 @@ struct Grid {
 };
 
 // At most 40 rows of at most 80 letters.
-Grid terminal_grid(const Extent& extent);
+Grid terminal_grid(const layout::Extent& extent);
 // At most 512 x 512 cells, square ones unless that would leave too few rows or columns to see.
-Grid image_grid(const Extent& extent);
+Grid image_grid(const layout::Extent& extent);
 
 struct Picture {
   std::string title;  // the mask
@@ -36,15 +36,15 @@ struct Picture {
   std::int64_t queries = 0, keys = 0;
   Grid grid;
   std::int64_t rows = 0, columns = 0;
-  std::vector<BlockKind> cells;  // row by row
+  std::vector<layout::BlockKind> cells;  // row by row
 
-  [[nodiscard]] BlockKind cell(std::int64_t row, std::int64_t column) const {
+  [[nodiscard]] layout::BlockKind cell(std::int64_t row, std::int64_t column) const {
     return cells[static_cast<std::size_t>(row * columns + column)];
   }
 };
 
 // One batch and head. Title and work are left empty.
-Picture draw(const Mask& mask, const Extent& extent, std::int64_t b, std::int64_t h,
+Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_t b, std::int64_t h,
              const Grid& grid, Executor& executor);
 
 // Cells and axes, without title and work: '·' empty, '▒' partial, '█' full.
@@ -58,4 +58,4 @@ void write_png(const Picture& picture, const std::filesystem::path& path);
 void write_picture(const Picture& picture, const std::filesystem::path& path);
 void check_picture_path(const std::filesystem::path& path);
 
-}  // namespace treadle::layout
+}  // namespace treadle::picture

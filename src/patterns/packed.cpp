@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "layout/check.h"
-#include "layout/owned.h"
+#include "patterns/check_parameters.h"
+#include "patterns/owned_capture.h"
 #include "treadle/mods.h"
 #include "treadle/patterns.h"
 
@@ -12,11 +12,10 @@ namespace treadle::patterns {
 namespace {
 
 using base::fail;
-using layout::check_at_least;
 using Lengths = std::vector<std::int64_t>;
 
 Capture table_of(const Lengths& values) {
-  return layout::owned<std::int64_t>(values, {static_cast<std::int64_t>(values.size())});
+  return owned<std::int64_t>(values, {static_cast<std::int64_t>(values.size())});
 }
 
 // For each position, the number that its sequence has in `value`: 2, 3 -> value[0] twice, value[1]

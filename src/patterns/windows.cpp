@@ -1,15 +1,13 @@
 // In: parameters of a window pattern; out: its mask.
-#include "treadle/patterns.h"
-
 #include "base/error.h"
-#include "layout/check.h"
+#include "patterns/check_parameters.h"
 #include "treadle/mods.h"
+#include "treadle/patterns.h"
 
 namespace treadle::patterns {
 namespace {
 
 using base::fail;
-using layout::check_at_least;
 
 }  // namespace
 
