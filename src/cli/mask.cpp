@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dump.h"
 #include "base/error.h"
 #include "cli/capture_values.h"
 #include "cli/commands.h"
@@ -92,6 +93,8 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
   report.layout = build(mask, extent, tiles, executor);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   report.build_ms = took.count();
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, "mask", to_text(report.layout));
   const auto all = static_cast<double>(report.layout.all_pairs());
   report.visible = static_cast<double>(visible_pairs(mask, report.layout, executor)) / all;
   report.runs = static_cast<double>(report.layout.run_pairs()) / all;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/dump.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/interpret.h"
@@ -59,10 +58,7 @@ Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool 
     work(task, std::span(runs).subspan(static_cast<std::size_t>(list),
                                        static_cast<std::size_t>(task.last - task.first + 1)));
   });
-  Layout layout(extent, tiles, per_batch, per_head, runs);
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, "runs per tile", to_text(layout));
-  return layout;
+  return {extent, tiles, per_batch, per_head, runs};
 }
 
 }  // namespace

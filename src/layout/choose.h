@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "layout/build.h"
-#include "layout/statistics.h"
+#include "layout/tile_weights.h"
 
 namespace treadle::layout {
 
