@@ -17,8 +17,10 @@
 #include "cli/table.h"
 #include "cli/traced_mask.h"
 #include "layout/choose.h"
+#include "layout/failure.h"
 #include "layout/statistics.h"
 #include "picture/picture.h"
+#include "plan/mod_facts.h"
 #include "treadle/mods.h"
 
 namespace treadle::cli {
@@ -85,6 +87,18 @@ layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Exten
   return {order, extent.queries.count(), request.tile == 0 ? usual_height : request.tile};
 }
 
+// Fails as a call would: at the first pair where the mask reads outside a capture.
+void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& layout,
+                 Executor& executor) {
+  const bool may_fail =
+      plan::find_facts(mask.graph, mask.memory, layout.extent(), layout.tiles().order()).checked;
+  if (!may_fail) return;
+  if (const auto failure = find_failure(mask, layout, executor)) {
+    base::fail_mod("mask: {}, at (b {}, h {}, q {}, kv {})", failure->reason, request.batch,
+                   request.head, failure->q, failure->kv);
+  }
+}
+
 Report look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
                Executor& executor) {
   Report report{.title = title_of(request), .extent = extent};
@@ -95,6 +109,7 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
   report.build_ms = took.count();
   if (base::dump_wanted(base::Dump::layout))
     base::dump(base::Dump::layout, "mask", to_text(report.layout));
+  check_pairs(request, mask, report.layout, executor);
   const auto all = static_cast<double>(report.layout.all_pairs());
   report.visible = static_cast<double>(visible_pairs(mask, report.layout, executor)) / all;
   report.runs = static_cast<double>(report.layout.run_pairs()) / all;
