@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "patterns/check_parameters.h"
 #include "treadle/mods.h"
+#include "treadle/patterns.h"
 
 namespace treadle::patterns {
 namespace {
@@ -79,8 +80,7 @@ BlockLayout all_layout(std::int64_t length, const Blocks& blocks) {
 
 MaskMod local(const Local& pattern) {
   check_at_least("local", "window", pattern.window, 1);
-  const std::int64_t window = pattern.window;
-  return [=](Index, Index, Index q, Index kv) { return q >= kv && q - kv < window; };
+  return sliding_window({.window = pattern.window});
 }
 
 BlockLayout local_layout(const Local& pattern, std::int64_t length, const Blocks& blocks) {
