@@ -25,6 +25,7 @@ ONLY_INCLUDED_BY = {"emit/llvm": {"emit/llvm", "jit"}, "jit": {"jit", "backend/c
 # Public headers by the first folder that may include them; all others are of base.
 PUBLIC_HEADERS = {
     "trace": {"capture.h", "mod.h", "mods.h", "trace.h"},
+    "layout": {"block_lists.h", "key_lists.h"},
     "patterns": {"block_layout.h", "patterns.h", "sparse_transformer.h"},
     "backend": {"attention.h", "layout.h"},
     "api": {"treadle.h"},

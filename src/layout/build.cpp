@@ -118,15 +118,9 @@ Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles, E
                          tile, selection.query_block());
             }
           }
-          auto& list = runs[static_cast<std::size_t>(tile - task.first)];
-          for (const Stretch& stretch : selection.stretches(task.b, task.h, block)) {
-            if (stretch.skip_mask) {
-              append(list, stretch.begin, stretch.end, true);
-            } else {
-              classifier.classify(tiles, task.b, task.h, tile, tile, stretch.begin, stretch.end,
-                                  {&list, 1});
-            }
-          }
+          classifier.classify_listed(tiles, task.b, task.h, tile,
+                                     selection.runs(task.b, task.h, block),
+                                     runs[static_cast<std::size_t>(tile - task.first)]);
         }
       });
 }

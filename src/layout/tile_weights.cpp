@@ -13,6 +13,23 @@ double TileWeights::of(std::int64_t size) const {
   return weight.back() * static_cast<double>(needed) / vectors();
 }
 
+std::int64_t best_height(std::int64_t queries, const TileWeights& weights) {
+  std::int64_t best = 0;
+  double least = 0;
+  // From the tallest: fewer tiles read a key less often, so they win a draw.
+  for (int vectors = weights.vectors(); vectors >= 1; --vectors) {
+    const std::int64_t height = std::int64_t{vectors} * weights.lanes;
+    const std::int64_t whole = queries / height;
+    const double sum = static_cast<double>(whole) * weights.of(height) +
+                       (queries % height == 0 ? 0 : weights.of(queries % height));
+    if (best == 0 || sum < least) {
+      best = height;
+      least = sum;
+    }
+  }
+  return std::min(best, queries);
+}
+
 double cost(const Layout& layout, const TileWeights& weights) {
   double sum = 0;
   for (std::int64_t b = 0; b < (layout.per_batch() ? layout.extent().batch : 1); ++b) {

@@ -1,5 +1,5 @@
-// TileWeights: what a tile costs per key, by its number of vectors. The cost model of choosing query
-// orders and of cutting work into tasks.
+// TileWeights: what a tile costs per key, by its number of vectors. The cost model for choosing
+// query orders and for cutting work into tasks.
 //
 //   weights.of(40)          // three vectors of 16 lanes: 49
 //   cost(layout, weights)   // 49 for each key of each tile of three vectors, ...
@@ -23,6 +23,9 @@ struct TileWeights {
   // Of a tile that holds `size` queries. One that holds more than vectors() do is handled in parts.
   [[nodiscard]] double of(std::int64_t size) const;
 };
+
+// The height at which tiles of `queries` neighbours, the last of which is cut, cost least.
+std::int64_t best_height(std::int64_t queries, const TileWeights& weights);
 
 // The sum over tiles of columns x weight, per batch and head.
 double cost(const Layout& layout, const TileWeights& weights);

@@ -1,9 +1,9 @@
 // OpenAI's block layouts, in and out.
 //
-//   Selection selection = from_block_layout(layout, extent);       which blocks to look at,
-//   Layout runs = build(traced(to_mask(layout)), selection, ...);  the mask inside them
+//   Selection selection = from_block_layout(blocks, mask, extent, executor);
+//   Layout layout = build(mask, selection, tiles_for(selection, weights), executor);
 //
-//   BlockLayout layout = to_block_layout(mask, heads, queries, keys, 32, executor);
+//   BlockLayout blocks = to_block_layout(mask, layout, 32, executor);
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,20 @@
 
 namespace treadle::patterns {
 
-// The blocks that are present. Those in which every pair is visible skip the mask. The layout must
-// have as many blocks as the lengths need, and as many heads; the last ones may be cut.
-layout::Selection from_block_layout(const BlockLayout& layout, const layout::Extent& extent);
+// The blocks that are present; inside them the mask decides. A layout has no place for single
+// pairs, so the mask must hide what the block layout hides inside its blocks, as to_mask(blocks)
+// does; treadle::Error where it does not. There must be as many blocks as the lengths need, of
+// which the last ones may be cut, and as many heads.
+layout::Selection from_block_layout(const BlockLayout& blocks, const layout::Mask& mask,
+                                    const layout::Extent& extent, Executor& executor);
 
 // The blocks that hold a visible pair, and a mask that knows each pair of them; no mask if all are
-// visible. One layout for all heads if the mask does not mention the head. blocksparse wants as
-// many blocks in every head: heads with fewer get blocks in which nothing is visible. Positions
-// past the lengths are hidden. Throws treadle::Error for a mask that mentions the batch or that
-// fails at a pair, and for a block size that blocksparse does not have.
-BlockLayout to_block_layout(const layout::Mask& mask, std::int64_t heads, std::int64_t queries,
-                            std::int64_t keys, std::int64_t block_size, Executor& executor);
+// visible. `layout` is one of the mask, in any order and perhaps of listed keys only. One for all
+// heads if it is the same for them. blocksparse wants as many blocks in every head: heads with
+// fewer get blocks in which nothing is visible. Positions past the lengths are hidden. Throws
+// treadle::Error for a layout that differs between batches, for a mask that fails at a pair, and
+// for a block size that blocksparse does not have.
+BlockLayout to_block_layout(const layout::Mask& mask, const layout::Layout& layout,
+                            std::int64_t block_size, Executor& executor);
 
 }  // namespace treadle::patterns

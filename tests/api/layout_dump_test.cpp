@@ -34,6 +34,8 @@ TEST(LayoutDump, IsPrintedOnce) {
   Layout layout;
   EXPECT_EQ(dumps_of([&] { layout = causal.layout({x, x, x}); }), 1);
   EXPECT_EQ(dumps_of([&] { (void)causal.forward({x, x, x}, {.layout = layout}); }), 0);
+  const Tensor first(DType::i32, {1, 1, 1, 1});
+  EXPECT_EQ(dumps_of([&] { (void)causal.layout(KeyLists{40, 8, first}, {x, x, x}); }), 1);
 }
 
 }  // namespace

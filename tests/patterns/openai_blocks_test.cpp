@@ -21,8 +21,7 @@ using layout::Extent;
 using layout::Layout;
 using layout::Mask;
 using layout::Order;
-using layout::Selection;
-using layout::Stretch;
+using Runs = std::vector<layout::Run>;
 using layout::Tiles;
 
 Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
@@ -42,26 +41,39 @@ Memory traced(const BlockLayout& layout) {
   return memory;
 }
 
-TEST(FromBlockLayout, BlocksThatAreAllVisibleSkipTheMask) {
-  const BlockLayout layout = local_layout({.window = 16}, 32, {.size = 8, .heads = 2});
-  const Selection selection = from_block_layout(layout, {1, 2, 32, 32});
+BlockLayout blocks_of_mask(const Mask& mask, std::int64_t heads, layout::Range queries,
+                           layout::Range keys, std::int64_t size, Executor& executor,
+                           const Order& order = {}, std::int64_t height = 8) {
+  const Extent extent{.heads = heads, .queries = queries, .keys = keys};
+  const Layout layout = build(mask, extent, Tiles(order, queries, height), executor);
+  return to_block_layout(mask, layout, size, executor);
+}
+
+TEST(FromBlockLayout, ListsTheBlocksThatArePresent) {
+  const BlockLayout blocks = local_layout({.window = 16}, 32, {.size = 8, .heads = 2});
+  const Memory memory = traced(blocks);
+  const layout::Selection selection =
+      from_block_layout(blocks, memory.mask, {1, 2, 32, 30}, *serial_executor());
   EXPECT_FALSE(selection.per_head());
-  const auto last = selection.stretches(0, 1, 3);
-  EXPECT_EQ(std::vector<Stretch>(last.begin(), last.end()),
-            (std::vector<Stretch>{{8, 16, false}, {16, 24, true}, {24, 32, false}}));
+  EXPECT_EQ(selection.query_block(), 8);
+  const auto first = selection.runs(0, 1, 0);
+  EXPECT_EQ(Runs(first.begin(), first.end()), (Runs{{0, 8, false}}));
+  const auto last = selection.runs(0, 1, 3);  // cut at the end
+  EXPECT_EQ(Runs(last.begin(), last.end()), (Runs{{8, 30, false}}));
 }
 
 TEST(FromBlockLayout, WithItsMaskItIsTheMask) {
-  for (const BlockLayout& layout :
+  for (const BlockLayout& blocks :
        {all_layout(64, {.size = 8, .heads = 2}),
         fixed_layout({.window = 32, .num_verts = 2}, 64, {.size = 8, .heads = 2}),
         local_layout({.window = 16}, 64, {.size = 16, .heads = 2})}) {
-    const Memory memory = traced(layout);
+    const Memory memory = traced(blocks);
     const Extent extent{.batch = 2, .heads = 2, .queries = 60, .keys = 59};  // cut at the end
-    const Tiles tiles({.kind = Order::Kind::blocks, .modulus = layout.block_size}, 60, 8);
+    const Tiles tiles({.kind = Order::Kind::blocks, .modulus = blocks.block_size}, 60, 8);
     const auto executor = serial_executor();
     const Layout direct = build(memory.mask, extent, tiles, *executor);
-    const Layout through = build(memory.mask, from_block_layout(layout, extent), tiles, *executor);
+    const Layout through = build(
+        memory.mask, from_block_layout(blocks, memory.mask, extent, *executor), tiles, *executor);
     for (std::int64_t h = 0; h < 2; ++h) {
       for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
         EXPECT_TRUE(std::ranges::equal(direct.runs(1, h, tile), through.runs(1, h, tile)));
@@ -70,10 +82,33 @@ TEST(FromBlockLayout, WithItsMaskItIsTheMask) {
   }
 }
 
+// A layout cannot hide single pairs, so the mask has to.
+TEST(FromBlockLayout, AMaskThatShowsHiddenPairsIsRefused) {
+  const BlockLayout blocks = all_layout(32, {.size = 8, .heads = 2});
+  const Extent extent{.batch = 2, .heads = 2, .queries = 32, .keys = 32};
+  const auto select = [&](std::string_view text) {
+    return from_block_layout(blocks, mask_of(text), extent, *tbb_executor(2));
+  };
+  const auto shown = [](const char* pair) {
+    return "layout: the mask shows " + std::string(pair) +
+           ", which the block layout hides inside a block; compile with to_mask(block layout), "
+           "alone or & others";
+  };
+  (void)select("q >= kv");
+  (void)select("q >= kv && kv % 3 == h + b");
+  EXPECT_ERROR(select("true"), shown("(b 0, h 0, q 0, kv 1)"));
+  EXPECT_ERROR(select("q >= kv || q >= 20 && b == 1"), shown("(b 1, h 0, q 20, kv 21)"));
+  EXPECT_ERROR(select("q >= kv || q >= 24 && h == 1"), shown("(b 0, h 1, q 24, kv 25)"));
+  // Without a mask inside its blocks it hides none.
+  BlockLayout open = blocks;
+  open.mask = {};
+  (void)from_block_layout(open, mask_of("true"), extent, *serial_executor());
+}
+
 TEST(ToBlockLayout, FindsTheLayoutOfAPattern) {
   const BlockLayout local = local_layout({.window = 16}, 64, {.size = 8, .heads = 3});
   const BlockLayout found =
-      to_block_layout(mask_of("q >= kv && q - kv < 16"), 3, 64, 64, 8, *serial_executor());
+      blocks_of_mask(mask_of("q >= kv && q - kv < 16"), 3, 64, 64, 8, *serial_executor());
   found.check();
   EXPECT_EQ(found.lut_heads, 1);
   EXPECT_EQ(found.heads, 3);
@@ -83,14 +118,14 @@ TEST(ToBlockLayout, FindsTheLayoutOfAPattern) {
 
 TEST(ToBlockLayout, HasNoMaskWhereAllIsVisible) {
   const BlockLayout found =
-      to_block_layout(mask_of("q // 8 == kv // 8"), 1, 32, 32, 8, *serial_executor());
+      blocks_of_mask(mask_of("q // 8 == kv // 8"), 1, 32, 32, 8, *serial_executor());
   EXPECT_FALSE(found.mask);
   EXPECT_EQ(test::blocks_of(found), (test::Picture{"#...", ".#..", "..#.", "...#"}));
 }
 
 TEST(ToBlockLayout, HeadsWithFewerBlocksAreFilledUp) {
   const BlockLayout found =
-      to_block_layout(mask_of("h == 0 || kv >= 24 && q >= 24"), 2, 32, 32, 8, *serial_executor());
+      blocks_of_mask(mask_of("h == 0 || kv >= 24 && q >= 24"), 2, 32, 32, 8, *serial_executor());
   EXPECT_EQ(found.block_count(), 16);
   EXPECT_EQ(test::pairs_of(found, 0), test::Picture(32, std::string(32, '#')));
   EXPECT_EQ(test::pairs_of(found, 1),
@@ -109,8 +144,12 @@ TEST(ToBlockLayout, RandomMasksThereAndBack) {
     options.may_poison = false;
     const Mask mask{test::random_graph(random, options), {}};
     const Extent extent{1, 2, test::random_int(random, 0, 40), test::random_int(random, 0, 40)};
-    const BlockLayout found =
-        to_block_layout(mask, 2, extent.queries.count(), extent.keys.count(), 8, *executor);
+    // Of a layout in any order.
+    const Order order = seed % 3 == 0   ? Order()
+                        : seed % 3 == 1 ? Order{.kind = Order::Kind::residue, .modulus = 3}
+                                        : Order{.kind = Order::Kind::blocks, .modulus = 12};
+    const BlockLayout found = blocks_of_mask(mask, 2, extent.queries, extent.keys, 8, *executor,
+                                             order, test::random_int(random, 1, 20));
     found.check();
     for (std::int64_t h = 0; h < 2; ++h) {
       const auto sights = test::every_pair(mask, extent, 0, h);
@@ -127,23 +166,25 @@ TEST(ToBlockLayout, RandomMasksThereAndBack) {
 
 TEST(BlockLayouts, BadInput) {
   const auto executor = serial_executor();
-  EXPECT_ERROR(to_block_layout(mask_of("true"), 1, 32, 32, 10, *executor),
+  EXPECT_ERROR(blocks_of_mask(mask_of("true"), 1, 32, 32, 10, *executor),
                "block layout: blocks have 10 queries and keys; it must be 8, 16, 32 or 64");
-  EXPECT_ERROR(to_block_layout(mask_of("b == 0"), 1, 32, 32, 8, *executor),
-               "block layout: the mask mentions the batch; a block layout is the same for all");
+  EXPECT_ERROR(blocks_of_mask(mask_of("b == 0"), 1, 32, 32, 8, *executor),
+               "block_layout: what is visible depends on the batch; a block layout is for all");
   Tensor ids(DType::i32, {9});
   const std::vector<ir::Slot> slots{{"ids", DType::i32, 1}};
   const Mask short_ids{ir::parse("ids[q] == kv", slots), {ids}};
-  EXPECT_ERROR(to_block_layout(short_ids, 1, 10, 8, 8, *executor),
-               "block layout: the mask fails at head 0, q 9, kv 0: ids: index 9 along dimension 0 "
+  EXPECT_ERROR(blocks_of_mask(short_ids, 1, 10, 8, 8, *executor),
+               "block_layout: the mask fails at (h 0, q 9, kv 0): ids: index 9 along dimension 0 "
                "is outside its length 9");
-  const BlockLayout layout = all_layout(32, {.size = 8, .heads = 2});
-  EXPECT_ERROR(from_block_layout(layout, {1, 2, 33, 32}),
-               "block layout: 33 queries in blocks of 8 make 5, the layout has 4");
-  EXPECT_ERROR(from_block_layout(layout, {1, 2, 32, 20}),
-               "block layout: 20 keys in blocks of 8 make 3, the layout has 4");
-  EXPECT_ERROR(from_block_layout(layout, {1, 3, 32, 32}),
-               "block layout: it is for 2 heads, there are 3");
+  const BlockLayout blocks = all_layout(32, {.size = 8, .heads = 2});
+  const auto select = [&](const Extent& extent) {
+    return from_block_layout(blocks, mask_of("q >= kv"), extent, *executor);
+  };
+  EXPECT_ERROR(select({1, 2, 33, 32}),
+               "layout: 33 queries in blocks of 8 make 5, the block layout has 4");
+  EXPECT_ERROR(select({1, 2, 32, 20}),
+               "layout: 20 keys in blocks of 8 make 3, the block layout has 4");
+  EXPECT_ERROR(select({1, 3, 32, 32}), "layout: the block layout is for 2 heads, there are 3");
 }
 
 }  // namespace
