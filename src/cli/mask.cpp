@@ -1,5 +1,7 @@
-// treadle mask: a mask as text or by the name of a pattern in, a drawing and the work that it
-// leaves out.
+// treadle mask: draws a mask and says how much work it leaves.
+//
+// In: a mask as text or by the name of a pattern, captures with values. Out: a drawing, numbers,
+// perhaps a picture file. Read mask() first.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -42,8 +44,7 @@ struct Report {
   double visible = 0, runs = 0, blocks = 0;
 };
 
-// --- the mask
-// -------------------------------------------------------------------------------------
+// --- the mask ------------------------------------------------------------------------------------
 
 std::string title_of(const MaskRequest& request) {
   std::string title = request.pattern;
@@ -117,8 +118,7 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
   return report;
 }
 
-// --- printing
-// -------------------------------------------------------------------------------------
+// --- printing ------------------------------------------------------------------------------------
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 

@@ -1,4 +1,6 @@
-// In: text; out: an order, whose numbers Tiles will check.
+// Reads query orders from the command line.
+//
+// In: text. Out: an order, whose numbers Tiles will check.
 #include "cli/order_option.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,8 @@
-// In: a mask, lengths, tiles; out: a Layout. Tiles are cut into tasks; each has a classifier of its
-// own and writes lists of its own, so threads share nothing but the tables of captured arrays.
+// Builds layouts in parallel.
+//
+// In: a mask, lengths or a selection of keys, tiles. Out: a Layout. Tiles are cut into tasks; each
+// has its own classifier and writes its own lists, so threads share only the tables of captured
+// arrays.
 #include "layout/build.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
-// In: a mask, lengths, weights per tile height; out: the cheapest candidate.
+// Chooses the query order and the tile height that make a mask cheapest.
+//
+// In: a mask, lengths, weights of tiles. Out: the cheapest candidate. Read candidates() first, then
+// choose_order().
 #include "layout/choose.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
-// In: a mask, some tiles, a stretch of keys; out: their runs. Read classify() first, then settle().
+// Finds the runs of tiles: bounds boxes, splits those that stay undecided, evaluates the smallest.
+//
+// In: a mask, some tiles, a range or a list of keys. Out: their runs. Read classify() first, then
+// settle().
 #include "layout/classify.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// In: a layout; out: a number.
+// Counts what layouts show, and what square blocks would.
+//
+// In: a mask, a layout. Out: a number.
 #include "layout/statistics.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// In: BigBird's parameters; out: its mask. The random blocks are drawn here, into a table.
+// Makes BigBird's mask.
+//
+// In: its parameters. Out: a mask that reads the random blocks, drawn here, from a table.
 #include <algorithm>
 #include <vector>
 

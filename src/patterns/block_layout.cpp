@@ -1,5 +1,7 @@
-// In: which blocks are present, and a mask inside them; out: blocksparse's tables, packed masks,
-// and a mask graph.
+// Checks block layouts and writes them in blocksparse's forms and as a mask.
+//
+// In: which blocks are present, and a mask inside them. Out: lookup tables, packed words, a
+// MaskMod.
 #include "treadle/block_layout.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
-// In: the axes of a grid; out: the mask of neighbourhood attention on it.
+// Makes the mask of neighbourhood attention.
+//
+// In: the axes of a grid. Out: a mask over the numbers of its cells.
 #include <cstdint>
 #include <vector>
 

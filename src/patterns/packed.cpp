@@ -1,5 +1,7 @@
-// In: lengths of sequences, or a tree; out: masks that read where a position belongs from a table
-// of their own.
+// Makes masks of several sequences in one, and of trees.
+//
+// In: lengths of sequences, or parents of nodes. Out: masks that read from their own tables where a
+// position belongs.
 #include <vector>
 
 #include "base/error.h"

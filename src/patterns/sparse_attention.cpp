@@ -1,5 +1,6 @@
-// In: the original's parameters, a mode by name; out: the pattern. And the switch from a seen
-// prefix to causal.
+// Chooses a Sparse Transformer pattern by the original's parameters, and adds its prefix.
+//
+// In: a mode by name and what the mode needs. Out: a mask or a block layout.
 #include "base/error.h"
 #include "treadle/sparse_transformer.h"
 

@@ -1,5 +1,6 @@
-// In: parameters of a Sparse Transformer pattern; out: its mask over positions, and its layout of
-// blocks.
+// Makes the patterns of the Sparse Transformer: all, local, strided, fixed.
+//
+// In: their parameters. Out: the mask over positions, and the layout of blocks.
 #include "treadle/sparse_transformer.h"
 
 #include "base/error.h"

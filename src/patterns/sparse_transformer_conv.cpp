@@ -1,5 +1,6 @@
-// In: an image, a filter and a stride; out: which pixels see each other, as mask and as layout.
+// Makes the convolutions of the Sparse Transformer.
 //
+// In: an image, a filter and a stride. Out: which pixels see each other, as mask and as layout.
 // Conv and deconv are one relation between a large and a small image, read from either side.
 #include <algorithm>
 

@@ -1,4 +1,6 @@
-// In: parameters of a window pattern; out: its mask.
+// Makes masks of windows and blocks.
+//
+// In: their parameters. Out: a mask.
 #include "base/error.h"
 #include "patterns/check_parameters.h"
 #include "treadle/mods.h"

@@ -1,4 +1,6 @@
-// Three letters per line; five columns each, the lowest bit on top; the
+// Draws letters.
+//
+// The table has three letters per line, five columns each; the lowest bit is the top dot, the
 // highest one is below the line.
 #include "picture/bitmap_font.h"
 

@@ -1,5 +1,6 @@
-// In: a mask; out: cells, and their drawing for a terminal. Files are written by png.cpp
-// and svg.cpp.
+// Draws masks as cells, and cells as text. Files are written by png.cpp and svg.cpp.
+//
+// In: a mask and what a cell stands for. Out: the kind of each cell. Read draw() first.
 #include "picture/picture.h"
 
 #include <fmt/format.h>

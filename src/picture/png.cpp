@@ -1,4 +1,6 @@
-// In: a sheet; out: pixels, and a PNG file of them.
+// Writes a picture as PNG.
+//
+// In: a sheet of rectangles and texts. Out: pixels, in a file.
 #include <png.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
-// In: a picture; out: where everything goes. From top to bottom: title, share of work, key axis,
-// cells with the query axis at their left, legend.
+// Composes a sheet, from top to bottom: title, share of work, key axis, cells with the query axis
+// at their left, legend.
+//
+// In: a picture. Out: rectangles and texts, each in its place. Read compose() first.
 #include "picture/sheet.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,6 @@
-// In: a sheet; out: SVG. Rectangles of one colour that follow each other share one path.
+// Writes a picture as SVG.
+//
+// In: a sheet. Out: text. Rectangles of one colour that follow each other share one path.
 #include <fmt/format.h>
 
 #include "picture/sheet.h"
