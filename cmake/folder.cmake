@@ -1,11 +1,12 @@
-# treadle_folder(<folder> DEPENDS <target>...)
+# treadle_folder(<folder> [OUTSIDE_LIBRARY] DEPENDS <target>...)
 #
 # Makes the static library treadle_<folder>, alias treadle::<folder>, from the .cpp files beside the calling CMakeLists.txt.
-# A slash in the folder's name becomes an underscore: emit/llvm is treadle::emit_llvm.
+# A slash in the folder's name becomes an underscore: emit/llvm is treadle::emit_llvm. With OUTSIDE_LIBRARY it is no part of
+# libtreadle.so; the program and the tests link it themselves.
 #
 #   treadle_folder(ir DEPENDS treadle::base)
 function(treadle_folder folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OUTSIDE_LIBRARY" "" "DEPENDS")
   string(REPLACE "/" "_" name ${folder})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
 
@@ -21,7 +22,10 @@ function(treadle_folder folder)
   treadle_includes(treadle_${name})
   target_link_libraries(treadle_${name} PUBLIC ${arg_DEPENDS})
   treadle_precompile(treadle_${name})
-  set_property(GLOBAL APPEND PROPERTY TREADLE_LIBRARIES treadle_${name})
+  set_property(GLOBAL APPEND PROPERTY TREADLE_FOLDER_LIBRARIES treadle_${name})
+  if(NOT arg_OUTSIDE_LIBRARY)
+    set_property(GLOBAL APPEND PROPERTY TREADLE_LIBRARIES treadle_${name})
+  endif()
 endfunction()
 
 # Lets a target have the headers that most files read in precompiled form; reading them was more than half of the time to

@@ -1,4 +1,4 @@
-# libtreadle.so: all folders in one, showing only what is marked TREADLE_API.
+# libtreadle.so: all folders in one but those that say OUTSIDE_LIBRARY, showing only what is marked TREADLE_API.
 
 get_property(TREADLE_LIBRARIES GLOBAL PROPERTY TREADLE_LIBRARIES)
 

@@ -2,6 +2,7 @@
 """Checks who includes whom.
 
   - a file in src/X includes "Y/..." only if Y is X or stands above X in src/folders.txt
+  - the same for "treadle/....h", which counts as part of a folder: treadle/mod.h of trace
   - src/reference defines what is right, so it leans on nothing that it judges: only on ir and base
   - LLVM is known only to emit/llvm and jit; kernels are emitted only for jit, and only backend/cpu and cli ask jit for them
   - backends do not know one another
@@ -21,6 +22,14 @@ SUFFIXES = {".h", ".cpp", ".def"}
 REFERENCE_MAY_INCLUDE = {"base", "ir", "reference"}
 LLVM_MAY_BE_INCLUDED_BY = {"emit/llvm", "jit"}
 ONLY_INCLUDED_BY = {"emit/llvm": {"emit/llvm", "jit"}, "jit": {"jit", "backend/cpu", "cli"}}
+# Public headers by the first folder that may include them; all others are of base.
+PUBLIC_HEADERS = {
+    "trace": {"capture.h", "mod.h", "mods.h", "trace.h"},
+    "layout": {"block_lists.h", "key_lists.h"},
+    "patterns": {"block_layout.h", "patterns.h", "sparse_transformer.h"},
+    "backend": {"attention.h", "layout.h"},
+    "api": {"treadle.h"},
+}
 
 
 def read_folders(root):
@@ -29,14 +38,15 @@ def read_folders(root):
 
 
 def folder_of(path, folders):
-    """The folder a path lies in: emit/llvm for emit/llvm/tile.h; None if it lies in none."""
+    """The folder a path lies in: emit/llvm for emit/llvm/tile.h, trace for treadle/mod.h; None if it lies in none."""
+    if path.startswith("treadle/"):
+        name = path.removeprefix("treadle/")
+        return next((folder for folder, names in PUBLIC_HEADERS.items() if name in names), "base")
     return max((folder for folder in folders if path.startswith(folder + "/")), key=len, default=None)
 
 
 def fault_in_src(here, path, quoted, folders):
     """What is wrong with including path from the folder here, or None."""
-    if path.startswith("treadle/"):
-        return None
     if path.startswith(("llvm/", "llvm-c/")):
         return None if here in LLVM_MAY_BE_INCLUDED_BY else f"{here} may not include LLVM, only emit/llvm and jit may"
     there = folder_of(path, folders)
@@ -54,8 +64,13 @@ def fault_in_src(here, path, quoted, folders):
     return None
 
 
-def fault_in_public(name, path, quoted):
-    if path.startswith("treadle/") or (name, path) == ("dlpack.h", "dlpack/dlpack.h"):
+def fault_in_public(name, path, quoted, folders):
+    if path.startswith("treadle/"):
+        here, there = folder_of("treadle/" + name, folders), folder_of(path, folders)
+        if folders.index(there) > folders.index(here):
+            return f"a header of {here} may not include one of {there}, which comes after it in src/folders.txt"
+        return None
+    if (name, path) == ("dlpack.h", "dlpack/dlpack.h"):
         return None
     # Standard headers have neither a folder nor an ending.
     if quoted or "/" in path or "." in path:
@@ -94,7 +109,7 @@ def offences(root):
                 elif top == "python/src":
                     fault = fault_in_python(path, quoted, own, folders)
                 else:
-                    fault = fault_in_public(name, path, quoted)
+                    fault = fault_in_public(name, path, quoted, folders)
                 if fault:
                     yield f"{top}/{name}:{number}: {fault}"
 
@@ -106,6 +121,10 @@ def self_test(root):
         ("src/ir/a.cpp", '#include "ir/a.h"'),
         ("src/ir/a.cpp", '#include "treadle/view.h"'),
         ("src/ir/a.cpp", "#include <vector>"),
+        ("src/trace/a.cpp", '#include "treadle/mod.h"'),
+        ("src/patterns/a.cpp", '#include "treadle/mods.h"'),
+        ("src/cli/a.cpp", '#include "treadle/treadle.h"'),
+        ("src/cli/a.cpp", '#include "picture/picture.h"'),
         ("src/base/a.cpp", "#include <fmt/format.h>"),
         ("src/jit/a.cpp", '#include "emit/llvm/tile.h"'),
         ("src/jit/a.cpp", "#include <llvm/IR/Module.h>"),
@@ -128,6 +147,11 @@ def self_test(root):
         ("src/ir/a.cpp", ' #  include "passes/derive.h"'),
         ("src/plan/a.cpp", '#include "emit/llvm/tile.h"'),
         ("src/ir/a.cpp", '#include "graph.h"'),
+        ("src/ir/a.cpp", '#include "treadle/trace.h"'),
+        ("src/layout/a.cpp", '#include "treadle/patterns.h"'),
+        ("src/run/a.h", '#include "treadle/attention.h"'),
+        ("src/reference/a.h", '#include "treadle/mod.h"'),
+        ("src/api/a.cpp", '#include "picture/picture.h"'),
         ("src/ir/a.cpp", '#include "../passes/derive.h"'),
         ("src/reference/a.cpp", '#include "passes/derive.h"'),
         ("src/run/a.cpp", "#include <llvm/IR/Module.h>"),
@@ -140,6 +164,7 @@ def self_test(root):
         ("src/backend/a.h", '#include "backend/cpu/cpu.h"'),
         ("include/treadle/a.h", '#include "ir/graph.h"'),
         ("include/treadle/a.h", "#include <fmt/format.h>"),
+        ("include/treadle/a.h", '#include "treadle/mod.h"'),
         ("include/treadle/a.h", "#include <dlpack/dlpack.h>"),
         ("python/src/a.cpp", '#include "ir/parse.h"'),
         ("python/src/a.cpp", "#include <layout/build.h>"),

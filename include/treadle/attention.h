@@ -24,8 +24,11 @@
 #include <vector>
 
 #include "treadle/api.h"
+#include "treadle/block_layout.h"
+#include "treadle/block_lists.h"
 #include "treadle/capture.h"
 #include "treadle/executor.h"
+#include "treadle/key_lists.h"
 #include "treadle/layout.h"
 #include "treadle/mod.h"
 #include "treadle/tensor.h"
@@ -153,6 +156,36 @@ class TREADLE_API Attention {
   [[nodiscard]] Layout layout(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
                               const Call& call = {}) const;
   [[nodiscard]] Layout layout(const Inputs& inputs, const Call& call = {}) const;
+
+  // The same for keys chosen from data, FlexAttention's block lists and OpenAI's block layouts.
+  // Visible is what is listed and shown by the mask, except for full blocks of block lists, which
+  // skip it. Pairs that a block layout hides inside its blocks must be hidden by the mask too, as
+  // they are by to_mask(blocks). treadle/key_lists.h and treadle/block_lists.h have examples.
+  [[nodiscard]] Layout layout(const KeyLists& keys, const TensorSpec& q, const TensorSpec& k,
+                              const TensorSpec& v, const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const BlockListViews& lists, const TensorSpec& q, const TensorSpec& k,
+                              const TensorSpec& v, const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const BlockLayout& blocks, const TensorSpec& q, const TensorSpec& k,
+                              const TensorSpec& v, const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const KeyLists& keys, const Inputs& inputs,
+                              const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const BlockListViews& lists, const Inputs& inputs,
+                              const Call& call = {}) const;
+  [[nodiscard]] Layout layout(const BlockLayout& blocks, const Inputs& inputs,
+                              const Call& call = {}) const;
+
+  // And back: what a call with these captures would see, as exact block lists or as a block layout.
+  // With Call::layout, what that layout shows (then lists are those of Layout::block_lists).
+  [[nodiscard]] BlockLists block_lists(const BlockListOptions& options, const TensorSpec& q,
+                                       const TensorSpec& k, const TensorSpec& v,
+                                       const Call& call = {}) const;
+  [[nodiscard]] BlockLists block_lists(const BlockListOptions& options, const Inputs& inputs,
+                                       const Call& call = {}) const;
+  [[nodiscard]] BlockLayout block_layout(std::int64_t block_size, const TensorSpec& q,
+                                         const TensorSpec& k, const TensorSpec& v,
+                                         const Call& call = {}) const;
+  [[nodiscard]] BlockLayout block_layout(std::int64_t block_size, const Inputs& inputs,
+                                         const Call& call = {}) const;
 
   // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches
   // no data.

@@ -1,11 +1,11 @@
-// A Layout: which keys each tile of queries has to look at, worked out once for many calls.
+// A Layout: which keys each tile of queries has to look at, computed once for many calls.
 //
 //   Layout layout = causal.layout({q, k, v});
 //   causal.forward({q, k, v}, {.layout = layout});      // as often as you like
 //
 // It depends on the mask, on lengths and on what the mask's captures hold: change one of these and
-// a new Layout is needed. Lengths are checked; that the captures are those of old is the caller's
-// promise.
+// a new Layout is needed. Mask and lengths are checked; that the captures hold what they held is
+// the caller's promise. A Layout can also be made from lists of keys: treadle/key_lists.h.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,27 @@
 #include <string>
 
 #include "treadle/api.h"
+#include "treadle/block_lists.h"
 
 namespace treadle {
 
 class TREADLE_API Layout {
  public:
-  // None: a call works its own out.
+  // None: a call computes its own.
   Layout() = default;
 
   [[nodiscard]] bool empty() const { return held_ == nullptr; }
-  // Of all pairs of queries and keys, the share that is worked on.
+  // The share of all pairs of queries and keys that is worked on.
   [[nodiscard]] double density() const;
   [[nodiscard]] std::int64_t bytes() const;
-  // Order, tiles and runs, for people; long ones are cut.
+  // Order, tiles and runs as text; long ones are cut.
   [[nodiscard]] std::string describe() const;
+
+  // FlexAttention's lists that show, with the same mask, what this layout shows. Blocks are full or
+  // absent only where the layout's tiles prove it, else partial, where the mask decides:
+  // Attention::block_lists finds the exact kinds. A layout of listed keys throws treadle::Error if
+  // its lists are not made of whole blocks, which the mask alone cannot tell apart.
+  [[nodiscard]] BlockLists block_lists(const BlockListOptions& options = {}) const;
 
   struct Held;  // internal
   explicit Layout(std::shared_ptr<const Held> held) : held_(std::move(held)) {}

@@ -1,8 +1,12 @@
-// The common score mods and masks. Each is a few lines over treadle/trace.h: copy one to write your
-// own.
+// Score mods and masks in one line each, over treadle/trace.h: combine them, or copy one to write
+// your own.
 //
 //   options.score_mod = mods::alibi(slopes);
 //   options.mask = mods::causal() & mods::window(1024);
+//
+// Nothing is checked, and tables are captures that the caller owns and may bind again. Masks that
+// check their numbers and make their own tables are in treadle/patterns.h, those of the Sparse
+// Transformer in treadle/sparse_transformer.h; where they mean the same they call these.
 #pragma once
 
 #include <concepts>
@@ -64,12 +68,14 @@ inline MaskMod window(const Capture& size) {
   return [=](Index, Index, Index q, Index kv) { return abs(q - kv) < size; };
 }
 
-// a prefix that everybody sees, then causal: kv < prefix[b] || q >= kv
+// a prefix that everybody sees, then causal: kv < prefix[b] || q >= kv.
+// patterns::prefix_lm takes the lengths as numbers.
 inline MaskMod prefix_lm(const Capture& prefix) {
   return [=](Index b, Index, Index q, Index kv) { return kv < prefix(b) || q >= kv; };
 }
 
-// packed documents, one id per position: ids[q] == ids[kv]
+// packed documents, one id per position: ids[q] == ids[kv].
+// patterns::documents takes their lengths.
 inline MaskMod document(const Capture& ids) {
   return [=](Index, Index, Index q, Index kv) { return ids(q) == ids(kv); };
 }

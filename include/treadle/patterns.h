@@ -1,12 +1,14 @@
-// Masks that people use, each from a few numbers. docs/patterns.md has a picture of every one.
+// Masks from a few numbers: parameters are checked, tables are made and kept. docs/patterns.md
+// has a picture of every one.
 //
 //   options.mask = patterns::sliding_window({.window = 1024, .sinks = 4});
 //   options.mask = patterns::documents({.lengths = {100, 28, 128}}) & mods::causal();
 //
-// They combine with &, | and ! like all masks. Those that need a table (documents, trees, random
-// blocks) keep it: it lives as long as the mask. Parameters that make no sense throw
-// treadle::Error. The patterns of the Sparse Transformer are in treadle/sparse_transformer.h, the
-// one-liners in treadle/mods.h.
+// They combine with &, | and ! like all masks. A table (documents, trees, random blocks) lives as
+// long as the mask. Parameters that make no sense throw treadle::Error.
+//
+// The one-liners, whose tables are captures of the caller, are in treadle/mods.h. The patterns of
+// the Sparse Transformer are in treadle/sparse_transformer.h, which this header includes.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +88,7 @@ struct BlockDiagonal {
 TREADLE_API MaskMod block_diagonal(const BlockDiagonal& pattern);
 
 // Documents of these lengths, one after the other: id[q] == id[kv]. Positions after the last one
-// fail the call.
+// fail the call. mods::document takes the ids.
 struct Documents {
   std::vector<std::int64_t> lengths = {};
 };
@@ -108,7 +110,8 @@ struct Jagged {
 };
 TREADLE_API MaskMod jagged(const Jagged& pattern);
 
-// A prefix that everybody sees, then causal, for each batch: kv < lengths[b] || q >= kv
+// A prefix that everybody sees, then causal, for each batch: kv < lengths[b] || q >= kv.
+// mods::prefix_lm takes the lengths as a capture, which may change from call to call.
 struct PrefixLm {
   std::vector<std::int64_t> lengths = {};
 };

@@ -8,6 +8,9 @@
 // The second is the paper's figure 3b in one head. Mask and layout of a pattern agree pair by pair;
 // the layout of strided() does so after its permutation. Parameters that make no sense throw
 // treadle::Error.
+//
+// For code that comes from the original: names and parameters are its own. Other masks are in
+// treadle/patterns.h; all() is mods::causal(), local() is sliding_window() without sinks.
 #pragma once
 
 #include <cstdint>

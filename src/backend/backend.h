@@ -12,6 +12,7 @@
 
 #include "ir/joint.h"
 #include "layout/range.h"
+#include "layout/selection.h"
 #include "treadle/attention.h"
 
 namespace treadle::backend {
@@ -66,6 +67,10 @@ class Backend {
   // The part of a call that depends on lengths and on what the mask's captures hold.
   [[nodiscard]] virtual Layout layout(const Sizes& sizes, const Bindings& bound,
                                       Executor& executor) const = 0;
+  // The same for keys that the caller listed: the layout holds the selection, and calls with it see
+  // what is listed and shown by the mask.
+  [[nodiscard]] virtual Layout listed_layout(layout::Selection listed, const Sizes& sizes,
+                                             const Bindings& bound, Executor& executor) const = 0;
 
   // Nothing of the caller's is written before everything has succeeded.
   virtual void forward(const ForwardRequest& request) const = 0;

@@ -1,8 +1,11 @@
 // What a treadle::Layout holds.
 #pragma once
 
+#include <optional>
+
 #include "base/hash.h"
 #include "layout/layout.h"
+#include "layout/selection.h"
 #include "treadle/layout.h"
 
 namespace treadle {
@@ -10,6 +13,8 @@ namespace treadle {
 struct Layout::Held {
   layout::Layout layout;
   base::Hash mask;  // the graph it was made for
+  // The keys that were listed, if some were: then the mask alone does not say what is visible.
+  std::optional<layout::Selection> listed = {};
 };
 
 }  // namespace treadle

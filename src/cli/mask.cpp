@@ -1,5 +1,7 @@
-// treadle mask: a mask as text or by the name of a pattern in, a drawing and the work that it
-// leaves out.
+// treadle mask: draws a mask and says how much work it leaves.
+//
+// In: a mask as text or by the name of a pattern, captures with values. Out: a drawing, numbers,
+// perhaps a picture file. Read mask() first.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dump.h"
 #include "base/error.h"
 #include "cli/capture_values.h"
 #include "cli/commands.h"
@@ -16,8 +19,10 @@
 #include "cli/table.h"
 #include "cli/traced_mask.h"
 #include "layout/choose.h"
-#include "layout/picture.h"
+#include "layout/failure.h"
 #include "layout/statistics.h"
+#include "picture/picture.h"
+#include "plan/mod_facts.h"
 #include "treadle/mods.h"
 
 namespace treadle::cli {
@@ -39,7 +44,7 @@ struct Report {
   double visible = 0, runs = 0, blocks = 0;
 };
 
-// --- the mask
+// --- the mask ------------------------------------------------------------------------------------
 
 std::string title_of(const MaskRequest& request) {
   std::string title = request.pattern;
@@ -83,6 +88,18 @@ layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Exten
   return {order, extent.queries.count(), request.tile == 0 ? usual_height : request.tile};
 }
 
+// Fails as a call would: at the first pair where the mask reads outside a capture.
+void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& layout,
+                 Executor& executor) {
+  const bool may_fail =
+      plan::find_facts(mask.graph, mask.memory, layout.extent(), layout.tiles().order()).checked;
+  if (!may_fail) return;
+  if (const auto failure = find_failure(mask, layout, executor)) {
+    base::fail_mod("mask: {}, at (b {}, h {}, q {}, kv {})", failure->reason, request.batch,
+                   request.head, failure->q, failure->kv);
+  }
+}
+
 Report look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
                Executor& executor) {
   Report report{.title = title_of(request), .extent = extent};
@@ -91,6 +108,9 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
   report.layout = build(mask, extent, tiles, executor);
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   report.build_ms = took.count();
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, "mask", to_text(report.layout));
+  check_pairs(request, mask, report.layout, executor);
   const auto all = static_cast<double>(report.layout.all_pairs());
   report.visible = static_cast<double>(visible_pairs(mask, report.layout, executor)) / all;
   report.runs = static_cast<double>(report.layout.run_pairs()) / all;
@@ -98,7 +118,7 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
   return report;
 }
 
-// --- printing
+// --- printing ------------------------------------------------------------------------------------
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
@@ -126,7 +146,7 @@ void print_json(const Report& report) {
   print(table, Format::json);
 }
 
-void print_text(const Report& report, const layout::Picture& drawing) {
+void print_text(const Report& report, const picture::Picture& drawing) {
   const layout::Tiles& tiles = report.layout.tiles();
   fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
              report.extent.queries.count(), report.extent.keys.count(),
@@ -145,18 +165,18 @@ void mask(const MaskRequest& request) {
     base::fail("mask: neither a mask nor a --pattern is given; treadle mask --help shows both");
   }
   if (request.queries == 0) base::fail("mask: --q, the number of queries, is needed");
-  if (!request.output.empty()) layout::check_picture_path(request.output);
+  if (!request.output.empty()) picture::check_picture_path(request.output);
 
   const Extent extent{.queries = request.queries,
                       .keys = request.keys == 0 ? request.queries : request.keys};
   const std::shared_ptr<Executor> executor = tbb_executor();
   const TracedMask traced_mask = traced(mask_of(request, extent));
   const Report report = look_at(request, traced_mask.mask, extent, *executor);
-  const auto drawn = [&](const layout::Grid& grid) {
+  const auto drawn = [&](const picture::Grid& grid) {
     return draw(traced_mask.mask, extent, 0, 0, grid, *executor);
   };
   if (!request.output.empty()) {
-    layout::Picture picture = drawn(image_grid(extent));
+    picture::Picture picture = drawn(picture::image_grid(extent));
     picture.title = report.title;
     picture.work = work_of(report);
     write_picture(picture, request.output);
@@ -164,7 +184,7 @@ void mask(const MaskRequest& request) {
   if (request.json) {
     print_json(report);
   } else {
-    print_text(report, drawn(terminal_grid(extent)));
+    print_text(report, drawn(picture::terminal_grid(extent)));
   }
 }
 

@@ -1,4 +1,7 @@
-// One line per pattern: name, parameters, what it shows, how it is made. Read `patterns` first.
+// Makes the patterns of treadle/patterns.h from text.
+//
+// In: a name and "parameter=numbers". Out: a mask. One line per pattern: name, parameters, what it
+// shows, how it is made. Read all_patterns() first.
 #include "cli/mask_patterns.h"
 
 #include <fmt/format.h>
@@ -50,7 +53,7 @@ struct Pattern {
   std::function<MaskMod(const Given&)> make;
 };
 
-// --- patterns that need more than their numbers
+// --- patterns that need more than their numbers --------------------------------------------------
 
 MaskMod longformer(const Given& given) {
   auto global = std::make_shared<Tensor>(
@@ -101,7 +104,7 @@ patterns::Conv conv_of(const Given& given) {
 constexpr const char* conv_parameters =
     "height=1 width filter_height=1 filter_width stride=1 autoregressive=1";
 
-// --- the table
+// --- the table -----------------------------------------------------------------------------------
 
 const std::vector<Pattern>& all_patterns() {
   static const std::vector<Pattern> all{

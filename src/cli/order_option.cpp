@@ -1,3 +1,5 @@
+// Reads query orders from the command line.
+//
 // In: text. Out: an order, whose numbers Tiles will check.
 #include "cli/order_option.h"
 

@@ -1,4 +1,6 @@
-// A mask through the stages of compile().
+// Takes a mask through the stages of compile().
+//
+// In: a MaskMod. Out: its simplified graph, and captures in the order of the graph's slots.
 #include "cli/traced_mask.h"
 
 #include "api/stages.h"

@@ -1,4 +1,6 @@
-// In: runs of keys; out: kinds of blocks.
+// Says for each block of a grid whether its pairs are visible.
+//
+// In: the runs of a layout. Out: the kind of each block, row by row.
 #include "layout/block_kinds.h"
 
 #include <algorithm>
@@ -25,6 +27,41 @@ std::vector<BlockKind> block_kinds(const Layout& layout, std::int64_t b, std::in
             covered && (whole || tails == Tails::cut) ? BlockKind::full : BlockKind::partial;
       }
     }
+  }
+  return kinds;
+}
+
+std::vector<BlockKind> block_kinds(const Layout& layout, std::int64_t b, std::int64_t h,
+                                   const BlockShape& block, Tails tails) {
+  const Tiles& tiles = layout.tiles();
+  const std::int64_t queries = layout.extent().queries.count();
+  const std::int64_t keys = layout.extent().keys.count();
+  const std::int64_t rows = blocks_of(queries, block.queries);
+  const std::int64_t width = blocks_of(keys, block.keys);
+  const std::vector<BlockKind> by_tile = block_kinds(layout, b, h, block.keys, Tails::cut);
+  std::vector<BlockKind> kinds(static_cast<std::size_t>(rows * width), BlockKind::empty);
+  std::vector<bool> begun(static_cast<std::size_t>(rows));
+  const auto add = [&](std::int64_t tile, std::int64_t row) {
+    for (std::int64_t column = 0; column < width; ++column) {
+      const BlockKind here = by_tile[static_cast<std::size_t>(tile * width + column)];
+      BlockKind& kind = kinds[static_cast<std::size_t>(row * width + column)];
+      kind = !begun[static_cast<std::size_t>(row)] || kind == here ? here : BlockKind::partial;
+    }
+    begun[static_cast<std::size_t>(row)] = true;
+  };
+  for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
+    std::int64_t last = -1;
+    for (std::int64_t i = 0; i < tiles.size(tile); ++i) {
+      const std::int64_t row = tiles.query(tile, i) / block.queries;
+      if (row != last) add(tile, row);
+      last = row;
+    }
+  }
+  for (std::int64_t i = 0; tails == Tails::hidden && i < rows * width; ++i) {
+    const bool whole =
+        (i / width + 1) * block.queries <= queries && (i % width + 1) * block.keys <= keys;
+    BlockKind& kind = kinds[static_cast<std::size_t>(i)];
+    if (!whole && kind == BlockKind::full) kind = BlockKind::partial;
   }
   return kinds;
 }

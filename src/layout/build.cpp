@@ -1,10 +1,12 @@
-// In: a mask, lengths, tiles; out: a Layout. Tiles are cut into tasks; each has a classifier of its
-// own and writes lists of its own, so threads share nothing but the tables of captured arrays.
+// Builds layouts in parallel.
+//
+// In: a mask, lengths or a selection of keys, tiles. Out: a Layout. Tiles are cut into tasks; each
+// has its own classifier and writes its own lists, so threads share only the tables of captured
+// arrays.
 #include "layout/build.h"
 
 #include <algorithm>
 
-#include "base/dump.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/interpret.h"
@@ -59,10 +61,7 @@ Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool 
     work(task, std::span(runs).subspan(static_cast<std::size_t>(list),
                                        static_cast<std::size_t>(task.last - task.first + 1)));
   });
-  Layout layout(extent, tiles, per_batch, per_head, runs);
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, "runs per tile", to_text(layout));
-  return layout;
+  return {extent, tiles, per_batch, per_head, runs};
 }
 
 }  // namespace
@@ -122,15 +121,9 @@ Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles, E
                          tile, selection.query_block());
             }
           }
-          auto& list = runs[static_cast<std::size_t>(tile - task.first)];
-          for (const Stretch& stretch : selection.stretches(task.b, task.h, block)) {
-            if (stretch.skip_mask) {
-              append(list, stretch.begin, stretch.end, true);
-            } else {
-              classifier.classify(tiles, task.b, task.h, tile, tile, stretch.begin, stretch.end,
-                                  {&list, 1});
-            }
-          }
+          classifier.classify_listed(tiles, task.b, task.h, tile,
+                                     selection.runs(task.b, task.h, block),
+                                     runs[static_cast<std::size_t>(tile - task.first)]);
         }
       });
 }

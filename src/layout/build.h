@@ -1,7 +1,9 @@
 // Build: from a mask to its Layout, in parallel. The result is the same for any number of threads.
+//
+//   const Extent extent{.batch = 1, .heads = 8, .queries = 4096, .keys = 4096};
+//   Layout layout = build(mask, extent, Tiles({}, extent.queries, 48), executor);
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "ir/graph.h"

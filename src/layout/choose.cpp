@@ -1,4 +1,7 @@
-// In: a mask, lengths, weights per tile height; out: the cheapest candidate.
+// Chooses the query order and the tile height that make a mask cheapest.
+//
+// In: a mask, lengths, weights of tiles. Out: the cheapest candidate. Read candidates() first, then
+// choose_order().
 #include "layout/choose.h"
 
 #include <algorithm>
@@ -96,14 +99,14 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
                                const TileWeights& weights) {
   std::vector<Choice> list;
   const Numbers numbers = numbers_of(mask, extent.queries.count());
-  for (int vectors = 3; vectors >= 1; --vectors) {  // equal costs go to the first
-    const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
-    list.push_back({{}, height});
-    if (vectors == 3) list.push_back({{}, std::int64_t{4} * weights.lanes});
+  const auto height_of = [&](int vectors) { return std::int64_t{vectors} * weights.lanes; };
+  // Equal costs go to the first.
+  for (int vectors = weights.vectors(); vectors >= 1; --vectors) {
+    list.push_back({{}, height_of(vectors)});
   }
   const auto heights = [&](const Order& order) {
-    for (int vectors = 1; vectors <= 4; ++vectors) {
-      list.push_back({order, static_cast<std::int64_t>(vectors) * weights.lanes});
+    for (int vectors = 1; vectors <= weights.vectors(); ++vectors) {
+      list.push_back({order, height_of(vectors)});
     }
   };
   for (const std::int64_t modulus : numbers.moduli)
@@ -112,8 +115,8 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
     heights({.kind = Order::Kind::blocks, .modulus = divisor});
   for (const std::int64_t width : numbers.moduli) {
     if (!numbers.divisors.contains(width)) continue;
-    for (int vectors = 1; vectors <= 4; ++vectors) {
-      const std::int64_t height = static_cast<std::int64_t>(vectors) * weights.lanes;
+    for (int vectors = 1; vectors <= weights.vectors(); ++vectors) {
+      const std::int64_t height = height_of(vectors);
       for (std::int64_t columns = 2; columns < height && columns <= width; ++columns) {
         if (height % columns != 0) continue;
         list.push_back({{.kind = Order::Kind::rectangle,

@@ -5,14 +5,15 @@
 //   Layout layout = build(mask, extent, tiles, executor);
 //
 // Candidates are what the graph suggests: residue classes for its moduli, blocks for its divisors,
-// rectangles where it has both of one number, and identity. Each is costed on tiles spread over the
-// whole mask (all of them when they are few), so choosing costs a fraction of building.
+// rectangles where it has both of one number, and identity, each in all heights that have a weight.
+// Each is costed on tiles spread over the whole mask (all of them when they are few), so choosing
+// costs a fraction of building.
 #pragma once
 
 #include <vector>
 
 #include "layout/build.h"
-#include "layout/statistics.h"
+#include "layout/tile_weights.h"
 
 namespace treadle::layout {
 

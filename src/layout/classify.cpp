@@ -1,4 +1,7 @@
-// In: a mask, some tiles, a stretch of keys; out: their runs. Read classify() first, then settle().
+// Finds the runs of tiles: bounds boxes, splits those that stay undecided, evaluates the smallest.
+//
+// In: a mask, some tiles, a range or a list of keys. Out: their runs. Read classify() first, then
+// settle().
 #include "layout/classify.h"
 
 #include <algorithm>
@@ -53,6 +56,45 @@ void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, st
   const std::int64_t middle = begin + leaves / 2 * leaf_keys;
   classify(tiles, b, h, first, last, begin, middle, runs);
   classify(tiles, b, h, first, last, middle, end, runs);
+}
+
+// Bounds the span of a list as a whole and cuts the list in two where that does not decide. So
+// thousands of single keys under a causal mask cost a few bounds, not thousands.
+void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_t h,
+                                 std::int64_t tile, std::span<const Run> listed,
+                                 std::vector<Run>& runs) {
+  if (listed.empty()) return;
+  const std::int64_t begin = listed.front().begin();
+  const std::int64_t end = listed.back().end();
+  if (listed.size() == 1) {
+    if (listed[0].full()) return append(runs, begin, end, true);
+    return classify(tiles, b, h, tile, tile, begin, end, {&runs, 1});
+  }
+  box_.b.low = b;
+  box_.h.low = h;
+  box_.q = tiles.axis(tile);
+  box_.kv = {.low = begin, .count = end - begin};
+  const Truth truth = bounds_.truth(box_);
+  if (truth == Truth::unsure && end - begin > leaf_keys) {
+    const std::size_t half = listed.size() / 2;
+    classify_listed(tiles, b, h, tile, listed.first(half), runs);
+    classify_listed(tiles, b, h, tile, listed.subspan(half), runs);
+    return;
+  }
+  std::vector<Run> seen;  // of all keys of the span
+  if (truth == Truth::always) seen.emplace_back(begin, end, true);
+  if (truth == Truth::unsure) settle(tiles, tile, begin, end, tiles.size(tile) - 1, seen);
+  auto next = seen.begin();
+  for (const Run& run : listed) {
+    if (run.full()) {
+      append(runs, run.begin(), run.end(), true);
+      continue;
+    }
+    while (next != seen.end() && next->end() <= run.begin()) ++next;
+    for (auto at = next; at != seen.end() && at->begin() < run.end(); ++at) {
+      append(runs, std::max(at->begin(), run.begin()), std::min(at->end(), run.end()), at->full());
+    }
+  }
 }
 
 // Asks every `step`-th query. Where they disagree, the column is partial. Where they agree a bound

@@ -25,6 +25,11 @@ class Classifier {
                 std::int64_t last, std::int64_t begin, std::int64_t end,
                 std::span<std::vector<Run>> runs);
 
+  // The same for one tile and only those keys that are listed, as ascending runs. A listed run that
+  // is full stays full; in the others the mask decides.
+  void classify_listed(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t tile,
+                       std::span<const Run> listed, std::vector<Run>& runs);
+
  private:
   void settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end,
               std::int64_t step, std::vector<Run>& runs);
@@ -37,8 +42,8 @@ class Classifier {
   ir::Interpreter<double> interpret_;
   passes::Box box_;
   std::vector<std::int64_t> q_, kv_;
-  std::vector<std::uint8_t> some_,
-      all_;  // per key of the last evaluation: whether some, whether all of them see it
+  // Per key of the last evaluation: whether some, whether all of them see it.
+  std::vector<std::uint8_t> some_, all_;
 };
 
 }  // namespace treadle::layout

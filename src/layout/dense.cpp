@@ -1,4 +1,6 @@
-// In: a bool array and a tile; out: its runs. One pass over the tile's rows.
+// Reads masks that are a captured bool array.
+//
+// In: the array and a tile. Out: its runs, in one pass over the tile's rows.
 #include "layout/dense.h"
 
 #include <algorithm>

@@ -1,54 +1,65 @@
-// In: an array of lists, perhaps an array of their lengths; out: one list at a time.
+// Reads lists of whole numbers from arrays of any strides.
+//
+// In: an array of lists, perhaps an array of their lengths. Out: one list at a time.
 #include "layout/integer_lists.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/element.h"
 #include "base/error.h"
 
 namespace treadle::layout {
-namespace {
-
-// Where row (b, h, row) begins. An axis of length 1 stands for all batches or heads.
-std::int64_t offset_of(const ConstView& view, std::int64_t b, std::int64_t h, std::int64_t row) {
-  return (view.size(0) == 1 ? 0 : b * view.stride(0)) +
-         (view.size(1) == 1 ? 0 : h * view.stride(1)) + row * view.stride(2);
-}
-
-}  // namespace
 
 IntegerLists::IntegerLists(std::string call, std::string what, const ConstView& lists,
-                           const std::optional<ConstView>& counts, const Extent& extent,
-                           std::int64_t rows)
-    : call_(std::move(call)), what_(std::move(what)), lists_(lists), counts_(counts) {
-  Dims shape{extent.batch, extent.heads, rows};
-  if (counts_) check(*counts_, "the array of counts of " + what_, shape);
+                           const std::optional<ConstView>& counts, const ListShape& shape)
+    : call_(std::move(call)),
+      what_(std::move(what)),
+      lists_(lists),
+      counts_(counts),
+      shape_(shape) {
+  const Dims rows{shape.batch, shape.heads, shape.rows};
+  if (counts_) check(*counts_, "the array of counts of " + what_, rows);
   if (lists_.rank() != 4) {
-    base::fail("{}: {} has shape {}; [batch, heads, query blocks, longest list] is needed", call_,
+    base::fail("{}: {} has shape {}; it must be [batch, heads, query blocks, longest list]", call_,
                what_, to_string(lists_.shape()));
   }
-  shape.push_back(lists_.size(3));
-  check(lists_, what_, shape);
+  check(lists_, what_, {shape.batch, shape.heads, shape.rows, lists_.size(3)});
 }
 
-void IntegerLists::check(const ConstView& view, const std::string& what, const Dims& shape) const {
+void IntegerLists::check(const ConstView& view, const std::string& what, Dims wanted) const {
   if (view.dtype() != DType::i32 && view.dtype() != DType::i64) {
-    base::fail("{}: {} holds elements of type {}; i32 or i64 is needed", call_, what,
-               name_of(view.dtype()));
+    base::fail("{}: {} holds {}; it must hold i32 or i64", call_, what, name_of(view.dtype()));
   }
-  bool fits = view.rank() == static_cast<int>(shape.size());
+  const bool grouped = shape_.key_heads != shape_.heads && shape_.key_heads > 1;
+  bool fits = view.rank() == static_cast<int>(wanted.size());
   for (int axis = 0; fits && axis < view.rank(); ++axis) {
-    const bool shared = axis < 2 && view.size(axis) == 1;
-    fits = shared || view.size(axis) == shape[static_cast<std::size_t>(axis)];
+    const bool shared = (axis < 2 && view.size(axis) == 1) ||
+                        (axis == 1 && grouped && view.size(axis) == shape_.key_heads);
+    fits = shared || view.size(axis) == wanted[static_cast<std::size_t>(axis)];
   }
   if (!fits) {
-    base::fail("{}: {} has shape {}; {} is needed, where batch and heads may also be 1", call_,
-               what, to_string(view.shape()), to_string(shape));
+    base::fail("{}: {} has shape {}; it must be {}, where batch and heads may also be 1{}", call_,
+               what, to_string(view.shape()), to_string(wanted),
+               grouped ? fmt::format(", and heads the {} key heads", shape_.key_heads) : "");
   }
 }
 
-bool IntegerLists::per_axis(int axis) const {
-  return lists_.size(axis) != 1 || (counts_ && counts_->size(axis) != 1);
+// Where row (b, h, row) begins. An axis that has fewer entries than there are batches or heads
+// shares each of them among as many neighbours.
+std::int64_t IntegerLists::offset_of(const ConstView& view, std::int64_t b, std::int64_t h,
+                                     std::int64_t row) const {
+  const std::int64_t batch = view.size(0) == 1 ? 0 : b;
+  const std::int64_t head = h / (shape_.heads / view.size(1));
+  return batch * view.stride(0) + head * view.stride(1) + row * view.stride(2);
+}
+
+std::int64_t IntegerLists::batch_lists() const {
+  return shape_.batch == 0 ? 0 : std::max(lists_.size(0), counts_ ? counts_->size(0) : 1);
+}
+
+std::int64_t IntegerLists::head_lists() const {
+  return shape_.heads == 0 ? 0 : std::max(lists_.size(1), counts_ ? counts_->size(1) : 1);
 }
 
 std::vector<std::int64_t> IntegerLists::read(std::int64_t b, std::int64_t h,
@@ -57,8 +68,8 @@ std::vector<std::int64_t> IntegerLists::read(std::int64_t b, std::int64_t h,
   if (counts_) {
     count = base::load_int(counts_->data(), counts_->dtype(), offset_of(*counts_, b, h, row));
     if (count < 0 || count > lists_.size(3)) {
-      base::fail("{}: {}: the count of {} is {}; a row holds 0 to {}", call_, place_of(b, h, row),
-                 what_, count, lists_.size(3));
+      base::fail("{}: the count of {} is {} for {}; a list holds 0 to {}", call_, what_, count,
+                 place(b, h, row), lists_.size(3));
     }
   }
   std::vector<std::int64_t> numbers;
@@ -70,8 +81,9 @@ std::vector<std::int64_t> IntegerLists::read(std::int64_t b, std::int64_t h,
   return numbers;
 }
 
-std::string place_of(std::int64_t b, std::int64_t h, std::int64_t query_block) {
-  return fmt::format("batch {}, head {}, query block {}", b, h, query_block);
+std::string IntegerLists::place(std::int64_t b, std::int64_t h, std::int64_t row) const {
+  return fmt::format("batch {}, head {}, query block {}", batch_lists() == 1 ? 0 : b,
+                     h / (shape_.heads / head_lists()), row);
 }
 
 }  // namespace treadle::layout

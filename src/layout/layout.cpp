@@ -1,4 +1,6 @@
-// A Layout as stored: one array of runs, one of offsets.
+// Stores layouts: one array of runs, one of offsets.
+//
+// In: a list of runs for each tile. Out: a Layout, its numbers and its text.
 #include "layout/layout.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // A Layout: for each tile of queries, the runs of keys it has to look at.
 //
-//   for (const Run run : layout.runs(b, h, tile))
-//     run.begin() .. run.end(): columns; run.full(): every query of the tile sees all of them
+//   for (const Run& run : layout.runs(b, h, tile))
+//     run.begin(), run.end(), run.full()     // keys; whether all queries of the tile see them
 //
 // Exact at the grain of single columns: a column is in a run iff some query of the tile sees it,
 // and it is in a full run iff all do. Runs ascend, and neighbours differ in kind or are apart, so
@@ -85,7 +85,8 @@ class Layout {
   std::vector<Run> runs_;
 };
 
-// "tile 3, queries 144..191: [0, 144) full, [144, 192) partial", for dumps; long layouts are cut.
+// "tile 3, 48 queries from 144 in steps of 1: [0, 145) full [145, 192) partial", for dumps; long
+// layouts are cut.
 std::string to_text(const Layout& layout, std::int64_t most_tiles = 64);
 
 }  // namespace treadle::layout

@@ -1,4 +1,6 @@
-// In: an order, a number of queries, a tile height; out: the queries of each tile.
+// Cuts queries into tiles.
+//
+// In: an order, positions of queries, a tile height. Out: the queries of each tile.
 #include "layout/order.h"
 
 #include <fmt/format.h>

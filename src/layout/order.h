@@ -1,12 +1,14 @@
 // Query orders: which queries share a tile.
 //
-//   Tiles tiles = make_tiles({.kind = Order::Kind::residue, .modulus = 128}, 4096, 48);
-//   tiles.queries(3)        0 based positions -> query indices of tile 3: 3 * ..., in steps of 128
+//   const Tiles tiles({.kind = Order::Kind::residue, .modulus = 128}, 4096, 16);
+//   tiles.count()        256: two tiles of 16 for each residue
+//   tiles.query(3, 0)    2049: tile 3 has the upper half of residue 1,
+//   tiles.query(3, 1)    2177: in steps of 128
 //
-// A tile is handled at once, its queries side by side in the lanes of a vector unit, against one
-// key at a time. So tiles whose queries see the same keys waste nothing: identity suits local
-// masks, residue classes strided ones, rectangles neighbourhoods on a grid. No order moves any
-// data: a tile reads its queries by index.
+// A tile is handled at once, one query in each lane of its vectors, against one key at a time. So
+// tiles whose queries see the same keys waste nothing: identity suits local masks, residue classes
+// strided ones, rectangles neighbourhoods on a grid. No order moves any data: a tile reads its
+// queries by position.
 #pragma once
 
 #include <cstdint>

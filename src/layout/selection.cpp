@@ -1,107 +1,180 @@
-// In: lists of keys per block of queries; out: sorted stretches that later stages need not doubt.
+// Turns lists of keys or key blocks into a Selection that later stages need not doubt.
+//
+// In: arrays of lists, as the caller has them. Out: for each list, ascending runs of keys. Read
+// select() first.
 #include "layout/selection.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "base/error.h"
+#include "layout/block_kinds.h"
+#include "layout/first_error.h"
 #include "layout/integer_lists.h"
 
 namespace treadle::layout {
+namespace {
 
-Selection::Selection(Extent extent, std::int64_t query_block, bool per_batch, bool per_head,
-                     std::vector<std::vector<Stretch>> stretches)
+constexpr const char* call = "layout";
+
+// Lists as they were given. Entries of `full`, where there are any, skip the mask.
+struct Given {
+  std::int64_t query_block, key_block;
+  const IntegerLists& partial;
+  const IntegerLists* full = nullptr;
+};
+
+struct Entry {
+  std::int64_t block;
+  bool full;
+
+  auto operator<=>(const Entry&) const = default;
+};
+
+std::string name_of_entry(const Given& given, std::int64_t entry) {
+  return fmt::format("key {}{}", given.key_block == 1 ? "" : "block ", entry);
+}
+
+void check_block(std::string_view what, std::int64_t size) {
+  if (size < 1) base::fail("{}: the {} is {}; it must be at least 1", call, what, size);
+}
+
+// Entries must exist.
+void read(std::vector<Entry>& entries, const Given& given, const IntegerLists& lists, bool full,
+          const Extent& extent, std::int64_t b, std::int64_t h, std::int64_t row) {
+  const std::int64_t keys = extent.keys.count();
+  const std::int64_t blocks = blocks_of(keys, given.key_block);
+  for (const std::int64_t block : lists.read(b, h, row)) {
+    if (block < 0 || block >= blocks) {
+      const std::string rule = given.key_block == 1 ? fmt::format("there are {} keys", keys)
+                                                    : fmt::format("{} keys in blocks of {} make {}",
+                                                                  keys, given.key_block, blocks);
+      base::fail("{}: {} lists {} for {}; {}{}", call, lists.what(), name_of_entry(given, block),
+                 lists.place(b, h, row), rule,
+                 block < 0 && !lists.has_counts() ? ". Lists that are filled up need counts" : "");
+    }
+    entries.push_back({block, full});
+  }
+}
+
+std::vector<Run> runs_of(const Given& given, const Extent& extent, std::int64_t b, std::int64_t h,
+                         std::int64_t row) {
+  std::vector<Entry> entries;
+  read(entries, given, given.partial, false, extent, b, h, row);
+  if (given.full) read(entries, given, *given.full, true, extent, b, h, row);
+  std::ranges::sort(entries);
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto [block, full] = entries[i];
+    if (i > 0 && entries[i - 1].block == block) {
+      const IntegerLists& lists = full ? *given.full : given.partial;
+      const bool both = entries[i - 1].full != full;
+      base::fail("{}: {} list{} {} {} for {}; it may be listed once", call,
+                 both ? given.partial.what() + " and " + lists.what() : lists.what(),
+                 both ? "" : "s", name_of_entry(given, block), both ? "both" : "twice",
+                 lists.place(b, h, row));
+    }
+    append(runs, block * given.key_block,
+           std::min((block + 1) * given.key_block, extent.keys.count()), full);
+  }
+  return runs;
+}
+
+// The lists of the result are those of both arrays: along each axis as many as the finer one has.
+Selection select(const Given& given, const Extent& extent, Executor& executor) {
+  std::int64_t batches = given.partial.batch_lists();
+  std::int64_t heads = given.partial.head_lists();
+  if (given.full) {
+    batches = std::max(batches, given.full->batch_lists());
+    heads = std::max(heads, given.full->head_lists());
+  }
+  const std::int64_t rows = blocks_of(extent.queries.count(), given.query_block);
+  std::vector<std::vector<Run>> lists(static_cast<std::size_t>(batches * heads * rows));
+  parallel_for_first_error(executor, batches * heads * rows, [&](std::int64_t i) {
+    const std::int64_t h = i / rows % heads * (extent.heads / heads);
+    lists[static_cast<std::size_t>(i)] = runs_of(given, extent, i / rows / heads, h, i % rows);
+  });
+  return {extent, given.query_block, batches, heads, lists};
+}
+
+ListShape shape_of(const Extent& extent, std::int64_t key_heads, std::int64_t query_block) {
+  return {.batch = extent.batch,
+          .heads = extent.heads,
+          .key_heads = key_heads,
+          .rows = blocks_of(extent.queries.count(), query_block)};
+}
+
+}  // namespace
+
+Selection::Selection(const Extent& extent, std::int64_t query_block, std::int64_t batch_lists,
+                     std::int64_t head_lists, const std::vector<std::vector<Run>>& lists)
     : extent_(extent),
       query_block_(query_block),
-      per_batch_(per_batch),
-      per_head_(per_head),
-      stretches_(std::move(stretches)) {
+      batch_lists_(batch_lists),
+      head_lists_(head_lists) {
   check_extent(extent);
   if (extent.queries.begin != 0 || extent.keys.begin != 0) {
-    base::fail("selection: queries from {} and keys from {}; lists count from position 0",
+    base::fail("{}: queries from {} and keys from {}; lists count from position 0", call,
                extent.queries.begin, extent.keys.begin);
   }
-  if (query_block < 1)
-    base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
-  const std::int64_t lists =
-      (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * query_blocks();
-  if (static_cast<std::int64_t>(stretches_.size()) != lists) {
-    base::fail("selection: {} lists given; {} batches, {} heads and {} query blocks need {}",
-               stretches_.size(), per_batch ? extent.batch : 1, per_head ? extent.heads : 1,
-               query_blocks(), lists);
+  if (static_cast<std::int64_t>(lists.size()) != batch_lists * head_lists * query_blocks()) {
+    base::internal_error("selection: {} lists for {} x {} x {}", lists.size(), batch_lists,
+                         head_lists, query_blocks());
   }
-  for (auto& list : stretches_) {
-    std::ranges::sort(list, {}, &Stretch::begin);
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const Stretch& s = list[i];
-      if (s.begin < 0 || s.begin >= s.end || s.end > extent.keys.count()) {
-        base::fail("selection: keys {} up to {} are selected; there are {}", s.begin, s.end,
-                   extent.keys.count());
-      }
-      if (i > 0 && s.begin < list[i - 1].end)
-        base::fail("selection: key {} is selected twice", s.begin);
-    }
-  }
+  offsets_.push_back(0);
+  for (const auto& list : lists) offsets_.push_back(offsets_.back() + list.size());
+  runs_.reserve(offsets_.back());
+  for (const auto& list : lists) runs_.insert(runs_.end(), list.begin(), list.end());
 }
 
-std::span<const Stretch> Selection::stretches(std::int64_t b, std::int64_t h,
-                                              std::int64_t query_block) const {
-  const std::int64_t heads = per_head_ ? extent_.heads : 1;
-  const std::int64_t list =
-      ((per_batch_ ? b : 0) * heads + (per_head_ ? h : 0)) * query_blocks() + query_block;
-  return stretches_[static_cast<std::size_t>(list)];
+std::int64_t Selection::query_blocks() const {
+  return blocks_of(extent_.queries.count(), query_block_);
 }
 
-Selection select_blocks(Extent extent, std::int64_t query_block, std::int64_t key_block,
-                        bool per_batch, bool per_head,
-                        const std::vector<std::vector<std::int64_t>>& lists) {
-  if (key_block < 1) base::fail("selection: key blocks of {}; they hold at least 1 key", key_block);
-  const std::int64_t blocks = (extent.keys.count() + key_block - 1) / key_block;
-  std::vector<std::vector<Stretch>> stretches(lists.size());
-  for (std::size_t i = 0; i < lists.size(); ++i) {
-    for (const std::int64_t block : lists[i]) {
-      if (block < 0 || block >= blocks) {
-        base::fail("selection: key block {} is selected; {} keys in blocks of {} make {} blocks",
-                   block, extent.keys.count(), key_block, blocks);
-      }
-      stretches[i].push_back(
-          {block * key_block, std::min((block + 1) * key_block, extent.keys.count()), false});
-    }
-  }
-  return {extent, query_block, per_batch, per_head, std::move(stretches)};
+std::span<const Run> Selection::runs(std::int64_t b, std::int64_t h,
+                                     std::int64_t query_block) const {
+  const std::int64_t batch = batch_lists_ == 1 ? 0 : b;
+  const std::int64_t head = h / (extent_.heads / head_lists_);
+  const auto list =
+      static_cast<std::size_t>((batch * head_lists_ + head) * query_blocks() + query_block);
+  return std::span(runs_).subspan(offsets_[list], offsets_[list + 1] - offsets_[list]);
 }
 
-Selection select_tokens(const Extent& extent, std::int64_t query_block, const ConstView& tokens,
-                        const std::optional<ConstView>& counts) {
+Selection select_keys(const KeyLists& lists, const Extent& extent, std::int64_t key_heads,
+                      Executor& executor) {
   check_extent(extent);
-  if (query_block < 1)
-    base::fail("selection: query blocks of {}; they hold at least 1 query", query_block);
-  const std::int64_t rows = (extent.queries.count() + query_block - 1) / query_block;
-  const IntegerLists lists("selection", "tokens", tokens, counts, extent, rows);
-  std::vector<std::vector<Stretch>> stretches;
-  for (std::int64_t b = 0; b < (lists.per_batch() ? extent.batch : 1); ++b) {
-    for (std::int64_t h = 0; h < (lists.per_head() ? extent.heads : 1); ++h) {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        std::vector<std::int64_t> keys = lists.read(b, h, row);
-        std::ranges::sort(keys);
-        auto& list = stretches.emplace_back();
-        for (const std::int64_t key : keys) {
-          if (key < 0 || key >= extent.keys.count()) {
-            base::fail("selection: {}: key {} is selected; there are {}{}", place_of(b, h, row),
-                       key, extent.keys.count(),
-                       key < 0 && !counts ? ". Lists that are filled up need counts" : "");
-          }
-          if (list.empty() || list.back().end < key) {
-            list.push_back({key, key + 1, false});
-          } else if (list.back().end == key) {
-            ++list.back().end;
-          } else {
-            base::fail("selection: {}: key {} is selected twice", place_of(b, h, row), key);
-          }
-        }
-      }
-    }
+  check_block("query block", lists.query_block);
+  check_block("key block", lists.key_block);
+  const IntegerLists indices(call, "indices", lists.indices, lists.counts,
+                             shape_of(extent, key_heads, lists.query_block));
+  return select({lists.query_block, lists.key_block, indices}, extent, executor);
+}
+
+Selection select_blocks(const BlockListViews& lists, const Extent& extent, std::int64_t key_heads,
+                        Executor& executor) {
+  check_extent(extent);
+  check_block("query block", lists.query_block);
+  check_block("key block", lists.key_block);
+  if (lists.full_kv_num_blocks.has_value() != lists.full_kv_indices.has_value()) {
+    base::fail("{}: full_kv_{} is given without full_kv_{}; they go together", call,
+               lists.full_kv_indices ? "indices" : "num_blocks",
+               lists.full_kv_indices ? "num_blocks" : "indices");
   }
-  return {extent, query_block, lists.per_batch(), lists.per_head(), std::move(stretches)};
+  const ListShape shape = shape_of(extent, key_heads, lists.query_block);
+  const IntegerLists partial(call, "kv_indices", lists.kv_indices, lists.kv_num_blocks, shape);
+  std::optional<IntegerLists> full;
+  if (lists.full_kv_indices) {
+    full.emplace(call, "full_kv_indices", *lists.full_kv_indices, lists.full_kv_num_blocks, shape);
+  }
+  return select({lists.query_block, lists.key_block, partial, full ? &*full : nullptr}, extent,
+                executor);
+}
+
+Tiles tiles_for(const Selection& selection, const TileWeights& weights) {
+  return {{.kind = Order::Kind::blocks, .modulus = selection.query_block()},
+          selection.extent().queries,
+          best_height(selection.query_block(), weights)};
 }
 
 }  // namespace treadle::layout

@@ -1,4 +1,6 @@
-// In: a layout; out: a number.
+// Counts what layouts show, and what square blocks would.
+//
+// In: a mask, a layout. Out: a number.
 #include "layout/statistics.h"
 
 #include <algorithm>
@@ -72,24 +74,6 @@ double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
   });
   const std::int64_t all = layout.all_pairs();
   return all == 0 ? 0.0 : static_cast<double>(pairs * sharing(layout)) / static_cast<double>(all);
-}
-
-double TileWeights::of(std::int64_t size) const {
-  const std::int64_t vectors = (size + lanes - 1) / lanes;
-  if (vectors <= 4) return weight[std::max<std::int64_t>(vectors, 1) - 1];
-  return weight[3] * static_cast<double>(vectors) / 4;
-}
-
-double cost(const Layout& layout, const TileWeights& weights) {
-  double sum = 0;
-  for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
-    for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
-      std::int64_t columns = 0;
-      for (const Run& run : layout.runs(b, h, tile)) columns += run.length();
-      sum += static_cast<double>(columns) * weights.of(layout.tiles().size(tile));
-    }
-  });
-  return sum;
 }
 
 }  // namespace treadle::layout

@@ -16,17 +16,4 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& exe
 double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
                      Executor& executor);
 
-// What a tile of so many queries costs per key: on AVX-512 a tile of one vector runs at half the
-// speed of three.
-struct TileWeights {
-  int lanes = 16;
-  double weight[4] = {30, 35, 49, 65};  // of tiles of 1, 2, 3 and 4 vectors
-
-  // Of a tile that holds `size` queries.
-  [[nodiscard]] double of(std::int64_t size) const;
-};
-
-// The sum over tiles of columns x weight, per batch and head.
-double cost(const Layout& layout, const TileWeights& weights);
-
 }  // namespace treadle::layout

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "layout/layout.h"
-#include "layout/statistics.h"
+#include "layout/tile_weights.h"
 
 namespace treadle::plan {
 

@@ -75,11 +75,7 @@ std::int64_t chunk_length(std::int64_t keys) {
 layout::TileWeights tile_weights(const Target& target, DType compute) {
   layout::TileWeights weights;
   weights.lanes = target.lanes(compute);
-  // Tiles of 4 vectors are not made.
-  constexpr double never = 1e6;
-  constexpr double many[] = {30, 35, 49, never};
-  constexpr double few[] = {24, 37, 48, never};
-  std::ranges::copy(target.registers >= 32 ? many : few, weights.weight);
+  if (target.registers < 32) weights.weight = {24, 37, 48};
   return weights;
 }
 

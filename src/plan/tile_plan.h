@@ -14,7 +14,7 @@
 
 #include "base/hash.h"
 #include "layout/order.h"
-#include "layout/statistics.h"
+#include "layout/tile_weights.h"
 #include "plan/target.h"
 
 namespace treadle::plan {
@@ -72,7 +72,7 @@ inline constexpr std::int64_t shortest_in_place = 16;
 // that results do not depend on anything else.
 std::int64_t chunk_length(std::int64_t keys);
 
-// What tiles of 1, 2 and 3 vectors cost per key, for choosing query orders.
+// What tiles of 1 to most_vectors vectors cost per key.
 layout::TileWeights tile_weights(const Target& target, DType compute);
 
 base::Hash hash(const TilePlan& plan);

@@ -134,6 +134,34 @@ TEST(Mask, DumpPrintsTheLayout) {
                                  "partial\n"));
 }
 
+// A mask that fails at a pair fails here as it does in a call, and no picture is written.
+TEST(Mask, ReadsOutsideACaptureAreErrors) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "treadle_outside.png";
+  std::filesystem::remove(path);
+  const Ran ran = run_program({"mask", "ids[q] == ids[kv]", "--capture", "ids:i32=0*100", "--q",
+                               "256", "-o", path.string()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err,
+            "treadle: mask: ids: index 100 along dimension 0 is outside its length 100, at (b 0, h "
+            "0, q 0, kv 100)\n");
+  EXPECT_FALSE(std::filesystem::exists(path));
+
+  const Ran head = run_program({"mask", "kv < ends[h]", "--capture", "ends:i32=7,7", "--q", "16",
+                                "--head", "2", "--batch", "5", "--json"});
+  EXPECT_EQ(head.exit_code, 1);
+  EXPECT_THAT(head.err, HasSubstr("outside its length 2, at (b 5, h 2, q 0, kv 0)"));
+}
+
+TEST(Mask, ReadsOutsideACaptureThatDecideNothingAreNone) {
+  for (const char* text :
+       {"q < 100 && kv < 100 && ids[q] == ids[kv]", "ids[min(q, 99)] == ids[min(kv, 99)]"}) {
+    const Ran ran =
+        run_program({"mask", text, "--capture", "ids:i32=0*100", "--q", "256", "--json"});
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  }
+}
+
 // What `treadle mask` says to a command line that makes no sense.
 TEST(Mask, Mistakes) {
   const std::vector<std::pair<std::vector<std::string>, const char*>> mistakes{

@@ -1,4 +1,4 @@
-// FlexAttention's block lists: as PyTorch makes them, there and back again, and what is refused.
+// FlexAttention's block lists: as PyTorch makes them, of masks and of layouts, and back again.
 #include "layout/block_lists.h"
 
 #include <gtest/gtest.h>
@@ -23,15 +23,6 @@ Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
 Numbers numbers(const Tensor& tensor) {
   const auto data = tensor.data<std::int32_t>();
   return {data.begin(), data.end()};
-}
-
-// --- out ----------------------------------------------------------------------------------------
-
-using Runs = std::vector<Run>;
-
-Runs runs_of(const Layout& layout, std::int64_t tile) {
-  const auto runs = layout.runs(0, 0, tile);
-  return {runs.begin(), runs.end()};
 }
 
 TEST(BlockLists, TailsAreAsInPyTorchIfWanted) {
@@ -137,7 +128,8 @@ void expect_round_trip(const Mask& mask, const Extent& extent, const BlockLists&
   const Tiles tiles({.kind = Order::Kind::blocks, .modulus = lists.query_block}, extent.queries,
                     std::max<std::int64_t>(lists.query_block / 2, 1));
   const Layout direct = build(mask, extent, tiles, executor);
-  const Layout through = build(mask, from_block_lists(lists.views(), extent), tiles, executor);
+  const Layout through =
+      build(mask, select_blocks(lists.views(), extent, extent.heads, executor), tiles, executor);
   for (std::int64_t b = 0; b < extent.batch; ++b) {
     for (std::int64_t h = 0; h < extent.heads; ++h) {
       for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
@@ -172,136 +164,98 @@ TEST(BlockLists, RandomMasksThereAndBack) {
   }
 }
 
-// --- in -----------------------------------------------------------------------------------------
+// --- of layouts ---------------------------------------------------------------------------------
 
-// Two rows of up to three blocks of 16 keys, over 32 queries and 40 keys.
-struct Given {
-  std::vector<std::int64_t> counts{2, 1}, indices{2, 0, -7, 1, 99, 99};
-  std::vector<std::int32_t> full_counts{1, 0}, full_indices{1, 99, 99, 99, 99, 99};
-  Extent extent{.batch = 1, .heads = 1, .queries = 32, .keys = 40};
+// What lists and mask show together.
+bool shows(const BlockLists& lists, const std::vector<test::Sight>& sights, const Extent& extent,
+           std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t kv) {
+  const auto lists_it = [&](const Tensor& counts, const Tensor& indices) {
+    const std::int64_t row = q / lists.query_block;
+    for (std::int32_t i = 0; i < counts.at<std::int32_t>({b, h, row}); ++i) {
+      if (indices.at<std::int32_t>({b, h, row, i}) == kv / lists.key_block) return true;
+    }
+    return false;
+  };
+  if (lists_it(lists.full_kv_num_blocks, lists.full_kv_indices)) return true;
+  const bool visible =
+      sights[static_cast<std::size_t>(q * extent.keys.count() + kv)] == test::Sight::visible;
+  return visible && lists_it(lists.kv_num_blocks, lists.kv_indices);
+}
 
-  [[nodiscard]] BlockListViews views() const {
-    return {.query_block = 16,
-            .key_block = 16,
-            .kv_num_blocks = ConstView(counts.data(), {1, 1, 2}),
-            .kv_indices = ConstView(indices.data(), {1, 1, 2, 3}),
-            .full_kv_num_blocks = ConstView(full_counts.data(), {1, 1, 2}),
-            .full_kv_indices = ConstView(full_indices.data(), {1, 1, 2, 3})};
+TEST(BlockListsOfLayouts, ShowWhatTheLayoutShowsInAnyOrder) {
+  const auto executor = tbb_executor(2);
+  const Extent extent{.batch = 1, .heads = 2, .queries = 70, .keys = 50};
+  const Mask mask = mask_of("q >= kv && (q - kv) % 3 == h || q // 16 == kv // 16");
+  for (const Order& order :
+       {Order{}, Order{.kind = Order::Kind::blocks, .modulus = 24},
+        Order{.kind = Order::Kind::residue, .modulus = 3},
+        Order{.kind = Order::Kind::rectangle, .modulus = 10, .rows = 2, .columns = 5}}) {
+    for (const BlockListOptions& options :
+         {BlockListOptions{16, 16}, BlockListOptions{7, 20}, BlockListOptions{100, 1, true}}) {
+      const Layout layout = build(mask, extent, Tiles(order, 70, 12), *executor);
+      const BlockLists lists = to_block_lists(layout, nullptr, options, *executor);
+      for (std::int64_t h = 0; h < 2; ++h) {
+        const auto sights = test::every_pair(mask, extent, 0, h);
+        for (std::int64_t i = 0; i < 70 * 50; ++i) {
+          const bool visible = sights[static_cast<std::size_t>(i)] == test::Sight::visible;
+          ASSERT_EQ(shows(lists, sights, extent, 0, h, i / 50, i % 50), visible)
+              << to_text(order) << ", q " << i / 50 << ", kv " << i % 50;
+        }
+      }
+    }
   }
-  [[nodiscard]] Selection selection() const { return from_block_lists(views(), extent); }
-};
-
-std::vector<Stretch> row(const Selection& selection, std::int64_t b, std::int64_t h,
-                         std::int64_t block) {
-  const auto stretches = selection.stretches(b, h, block);
-  return {stretches.begin(), stretches.end()};
 }
 
-TEST(BlockLists, AnyOrderAndAnythingBehindTheCount) {
-  const Selection selection = Given().selection();
-  EXPECT_EQ(row(selection, 0, 0, 0),
-            (std::vector<Stretch>{{0, 16, false}, {16, 32, true}, {32, 40, false}}));
-  EXPECT_EQ(row(selection, 0, 0, 1), (std::vector<Stretch>{{16, 32, false}}));
-  EXPECT_FALSE(selection.per_batch());
-  EXPECT_FALSE(selection.per_head());
+// Where every tile has queries of one row only, nothing is lost.
+TEST(BlockListsOfLayouts, AreExactWhereTilesTell) {
+  const auto executor = serial_executor();
+  const Extent extent{.queries = 100, .keys = 90};
+  const Mask mask = mask_of("q >= kv && q - kv < 40");
+  const BlockLists exact = to_block_lists(mask, extent, {32, 16}, *executor);
+  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 32}, 100, 12);
+  const BlockLists lists =
+      to_block_lists(build(mask, extent, tiles, *executor), nullptr, {32, 16}, *executor);
+  EXPECT_EQ(numbers(lists.kv_num_blocks), numbers(exact.kv_num_blocks));
+  EXPECT_EQ(numbers(lists.kv_indices), numbers(exact.kv_indices));
+  EXPECT_EQ(numbers(lists.full_kv_num_blocks), numbers(exact.full_kv_num_blocks));
+  EXPECT_EQ(numbers(lists.full_q_indices), numbers(exact.full_q_indices));
 }
 
-TEST(BlockLists, FullBlocksSkipTheMask) {
-  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 16}, 32, 16);
-  const Layout layout = build(mask_of("kv == 3"), Given().selection(), tiles, *serial_executor());
-  EXPECT_EQ(runs_of(layout, 0), (Runs{{3, 4, true}, {16, 32, true}}));
-  EXPECT_EQ(runs_of(layout, 1), Runs());
-}
+// Finer and coarser blocks than the listed ones, as long as they are whole.
+TEST(BlockListsOfLayouts, OfListedKeysMustBeWholeBlocks) {
+  const auto executor = serial_executor();
+  const Extent extent{.queries = 64, .keys = 60};
+  // Two blocks of 32 queries: keys 16 .. 31 and 32 .. 59, the last of them whatever the mask says.
+  const Selection listed(extent, 32, 1, 1,
+                         {{{16, 32, false}, {48, 60, true}}, {{16, 32, false}, {48, 60, true}}});
+  const Mask mask = mask_of("q >= kv");
+  const Layout layout = build(mask, listed, Tiles({}, 64, 32), *executor);
+  const auto lists = [&](std::int64_t queries, std::int64_t keys) {
+    return to_block_lists(layout, &listed, {queries, keys}, *executor);
+  };
+  const BlockLists fine = lists(16, 4);
+  EXPECT_EQ(numbers(fine.full_kv_num_blocks), (Numbers{3, 3, 3 + 4, 3 + 4}));
+  const BlockLists coarse = lists(64, 16);  // both blocks have the same list
+  EXPECT_EQ(numbers(coarse.kv_num_blocks), (Numbers{1}));
+  EXPECT_EQ(numbers(coarse.full_kv_num_blocks), (Numbers{1}));
+  EXPECT_ERROR(lists(16, 32),
+               "block_lists: batch 0, head 0, query block 0 of the layout lists keys 16 up to 32; "
+               "blocks of 32 keys cannot say so");
 
-TEST(BlockLists, FullListsMayBeMissing) {
-  const Given given;
-  BlockListViews views = given.views();
-  views.full_kv_num_blocks.reset();
-  views.full_kv_indices.reset();
-  EXPECT_EQ(row(from_block_lists(views, given.extent), 0, 0, 0),
-            (std::vector<Stretch>{{0, 16, false}, {32, 40, false}}));
-}
-
-TEST(BlockLists, BatchesAndHeadsOfTheirOwnInAnyStrides) {
-  // Counts per head, indices per batch that run backwards, full lists for all.
-  const std::vector<std::int32_t> counts{1, 0, 2, 1};
-  const std::vector<std::int64_t> indices{2, 1, 0, 1, 0, 2, 2, 0, 1, 0, 1, 2};
-  BlockListViews views{.query_block = 16,
-                       .key_block = 16,
-                       .kv_num_blocks = ConstView(counts.data(), {1, 2, 2}),
-                       .kv_indices = ConstView(indices.data() + 11, {2, 1, 2, 3}, {-6, 0, -3, -1})};
-  const Selection selection =
-      from_block_lists(views, {.batch = 2, .heads = 2, .queries = 32, .keys = 48});
-  EXPECT_TRUE(selection.per_batch());
-  EXPECT_TRUE(selection.per_head());
-  EXPECT_EQ(row(selection, 0, 0, 0), (std::vector<Stretch>{{32, 48, false}}));
-  EXPECT_EQ(row(selection, 1, 0, 0), (std::vector<Stretch>{{32, 48, false}}));
-  EXPECT_EQ(row(selection, 1, 1, 0), (std::vector<Stretch>{{0, 16, false}, {32, 48, false}}));
-  EXPECT_EQ(row(selection, 1, 1, 1), (std::vector<Stretch>{{0, 16, false}}));
-}
-
-TEST(BlockLists, BadNumbers) {
-  Given given;
-  given.indices[1] = 3;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 0: kv_indices names key block 3; 40 keys "
-               "in blocks of 16 make 3 blocks");
-  given.indices[1] = -1;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 0: kv_indices names key block -1; 40 "
-               "keys in blocks of 16 make 3 blocks");
-  given.indices[1] = 2;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 0: kv_indices names key block 2 twice");
-  given.indices[1] = 1;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 0: key block 1 is listed as partial and "
-               "as full");
-  given = {};
-  given.counts[1] = 4;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 1: the count of kv_indices is 4; a row "
-               "holds 0 to 3");
-  given.counts[1] = -1;
-  EXPECT_ERROR(given.selection(),
-               "block lists: batch 0, head 0, query block 1: the count of kv_indices is -1; a row "
-               "holds 0 to 3");
-}
-
-TEST(BlockLists, BadShapes) {
-  const Given given;
-  BlockListViews views = given.views();
-  const auto select = [&] { return from_block_lists(views, given.extent); };
-  views.query_block = 0;
-  EXPECT_ERROR(select(), "block lists: the query block is 0; it must be at least 1");
-  views = given.views();
-  views.query_block = 8;
+  const Selection different(extent, 32, 1, 1, {{{16, 32, false}}, {}});
+  const Layout other = build(mask, different, Tiles({}, 64, 32), *executor);
   EXPECT_ERROR(
-      select(),
-      "block lists: the array of counts of kv_indices has shape [1, 1, 2]; [1, 1, 4] is needed, "
-      "where batch and heads may also be 1");
-  views = given.views();
-  views.kv_indices = ConstView(given.indices.data(), {2, 3});
-  EXPECT_ERROR(select(),
-               "block lists: kv_indices has shape [2, 3]; [batch, heads, query blocks, longest "
-               "list] is needed");
-  views = given.views();
-  views.kv_indices = ConstView(given.indices.data(), {3, 1, 2, 1});
-  EXPECT_ERROR(select(),
-               "block lists: kv_indices has shape [3, 1, 2, 1]; [1, 1, 2, 1] is needed, where "
-               "batch and heads may also be 1");
-  views = given.views();
-  views.full_kv_num_blocks.reset();
-  EXPECT_ERROR(select(),
-               "block lists: full_kv_indices is given without full_kv_num_blocks; they belong "
-               "together");
-  views = given.views();
-  const std::vector<float> floats(6);
-  views.kv_indices = ConstView(floats.data(), {1, 1, 2, 3});
-  EXPECT_ERROR(select(),
-               "block lists: kv_indices holds elements of type f32; i32 or i64 is needed");
-  EXPECT_ERROR(to_block_lists(mask_of("true"), given.extent, {.key_block = 0}, *serial_executor()),
-               "block lists: the key block is 0; it must be at least 1");
+      to_block_lists(other, &different, {64, 16}, *executor),
+      "block_lists: batch 0, head 0: queries 31 and 32 of the layout have different lists; "
+      "blocks of 64 queries cannot say so");
+}
+
+TEST(BlockLists, BadOptions) {
+  const Extent extent{.queries = 10, .keys = 10};
+  EXPECT_ERROR(to_block_lists(mask_of("true"), extent, {.query_block = -1}, *serial_executor()),
+               "block_lists: the query block is -1; it must be at least 1");
+  EXPECT_ERROR(to_block_lists(mask_of("true"), extent, {.key_block = 0}, *serial_executor()),
+               "block_lists: the key block is 0; it must be at least 1");
 }
 
 }  // namespace

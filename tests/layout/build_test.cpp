@@ -165,55 +165,6 @@ TEST(Build, DenseArraysOfAnyStride) {
   expect_exact(transposed, swapped, tiles, build(transposed, swapped, tiles, *tbb_executor(2)));
 }
 
-TEST(Build, SelectionsLimitTheMask) {
-  const Extent extent{.queries = 100, .keys = 128};
-  const Selection selection =
-      select_blocks(extent, 32, 16, false, false, {{7, 0}, {}, {1, 2, 3}, {5}});
-  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 32}, 100, 32);
-  const Layout layout = build(mask_of("kv != 40"), selection, tiles, *serial_executor());
-  EXPECT_EQ(to_text(layout),
-            "100 x 128 pairs, 4 tiles of up to 32 queries (blocks of 32), 5 runs, 220 bytes\n"
-            "tile 0, 32 queries from 0 in steps of 1: [0, 16) full [112, 128) full\n"
-            "tile 1, 32 queries from 32 in steps of 1:\n"
-            "tile 2, 32 queries from 64 in steps of 1: [16, 40) full [41, 64) full\n"
-            "tile 3, 4 queries from 96 in steps of 1: [80, 96) full\n");
-}
-
-using Runs = std::vector<Run>;
-Runs runs_of(const Layout& layout, std::int64_t b, std::int64_t h, std::int64_t tile) {
-  const auto runs = layout.runs(b, h, tile);
-  return {runs.begin(), runs.end()};
-}
-
-// Two batches with lists of their own, all heads with the same.
-TEST(Build, SelectionsPerBatch) {
-  const Extent extent{.batch = 2, .heads = 3, .queries = 64, .keys = 64};
-  const Selection selection = select_blocks(extent, 32, 16, true, false, {{0}, {1, 3}, {2}, {}});
-  const Tiles tiles({.kind = Order::Kind::blocks, .modulus = 32}, 64, 32);
-  const Layout layout = build(mask_of("true"), selection, tiles, *tbb_executor(2));
-  EXPECT_TRUE(layout.per_batch());
-  EXPECT_FALSE(layout.per_head());
-  for (std::int64_t h = 0; h < 3; ++h) {
-    EXPECT_EQ(runs_of(layout, 0, h, 0), (Runs{{0, 16, true}}));
-    EXPECT_EQ(runs_of(layout, 0, h, 1), (Runs{{16, 32, true}, {48, 64, true}}));
-    EXPECT_EQ(runs_of(layout, 1, h, 0), (Runs{{32, 48, true}}));
-    EXPECT_EQ(runs_of(layout, 1, h, 1), Runs{});
-  }
-}
-
-// One list for all heads, in which each sees something else.
-TEST(Build, SelectionsUnderAMaskOfHeads) {
-  const Extent extent{.batch = 2, .heads = 3, .queries = 32, .keys = 64};
-  const Selection selection = select_blocks(extent, 32, 16, false, false, {{1, 2}});
-  const Tiles tiles({}, 32, 32);
-  const Layout layout = build(mask_of("kv < 20 + 10 * h"), selection, tiles, *tbb_executor(2));
-  EXPECT_FALSE(layout.per_batch());
-  EXPECT_TRUE(layout.per_head());
-  for (std::int64_t b = 0; b < 2; ++b)
-    for (std::int64_t h = 0; h < 3; ++h)
-      EXPECT_EQ(runs_of(layout, b, h, 0), (Runs{{16, 20 + 10 * h, true}})) << h;
-}
-
 TEST(Build, BadInput) {
   const auto executor = serial_executor();
   EXPECT_ERROR((Tiles({}, -1, 48)), "layout: -1 queries; lengths are between 0 and 2147483647");
@@ -232,13 +183,7 @@ TEST(Build, BadInput) {
   EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
                "layout: tiles for queries 0 up to 4, the extent has 0 up to 5");
   const Extent extent{.queries = 64, .keys = 64};
-  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{0}})),
-               "selection: 1 lists given; 1 batches, 1 heads and 2 query blocks need 2");
-  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{4}, {}})),
-               "selection: key block 4 is selected; 64 keys in blocks of 16 make 4 blocks");
-  EXPECT_ERROR((select_blocks(extent, 32, 16, false, false, {{1, 1}, {}})),
-               "selection: key 16 is selected twice");
-  const Selection selection = select_blocks(extent, 32, 16, false, false, {{1}, {}});
+  const Selection selection(extent, 32, 1, 1, {{{16, 32, false}}, {}});
   EXPECT_ERROR((build(mask_of("true"), selection, Tiles({}, 64, 48), *executor)),
                "layout: tile 0 crosses a border of the selection's blocks of 32 queries");
   std::vector<float> floats(4);

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "fuzz.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "layout/statistics.h"
 #include "passes/simplify.h"
 
 namespace treadle::layout {
@@ -101,7 +103,7 @@ TEST(Choose, CandidatesAreTheNumbersThatDivideQueries) {
     std::vector<std::int64_t> residues, blocks;
     const ir::Graph mask = ir::parse(suggested.text, {});
     for (const Choice& choice : candidates(mask, {.queries = 1000, .keys = 1000}, {})) {
-      // In four heights each.
+      // In three heights each.
       if (choice.height != 16) continue;
       if (choice.order.kind == Order::Kind::residue) residues.push_back(choice.order.modulus);
       if (choice.order.kind == Order::Kind::blocks) blocks.push_back(choice.order.modulus);
@@ -109,6 +111,34 @@ TEST(Choose, CandidatesAreTheNumbersThatDivideQueries) {
     EXPECT_EQ(residues, suggested.residues) << suggested.text;
     EXPECT_EQ(blocks, suggested.blocks) << suggested.text;
   }
+}
+
+// No candidate is taller than the tiles that kernels are made for.
+TEST(Choose, HeightsComeFromTheWeights) {
+  const ir::Graph mask = ir::parse("q % 32 == kv % 32 || q // 32 == kv // 32", {});
+  for (const TileWeights& weights :
+       {TileWeights{.lanes = 8, .weight = {10}}, TileWeights{.lanes = 8, .weight = {10, 18}},
+        TileWeights{.lanes = 4, .weight = {10, 18, 27, 36, 45}}}) {
+    std::set<std::int64_t> identity, all;
+    for (const Choice& choice : candidates(mask, {.queries = 1000, .keys = 1000}, weights)) {
+      all.insert(choice.height);
+      if (choice.order.kind == Order::Kind::identity) identity.insert(choice.height);
+    }
+    std::set<std::int64_t> expected;
+    for (int vectors = 1; vectors <= weights.vectors(); ++vectors)
+      expected.insert(std::int64_t{vectors} * weights.lanes);
+    EXPECT_EQ(identity, expected);
+    EXPECT_EQ(all, expected);
+  }
+}
+
+TEST(TileWeights, TallerTilesAreHandledInParts) {
+  const TileWeights weights{.lanes = 8, .weight = {10, 18}};
+  EXPECT_EQ(weights.of(0), 10);
+  EXPECT_EQ(weights.of(8), 10);
+  EXPECT_EQ(weights.of(9), 18);
+  EXPECT_EQ(weights.of(16), 18);
+  EXPECT_EQ(weights.of(32), 36);
 }
 
 TEST(Choose, BitsOfPositionsMakeOrdersToo) {

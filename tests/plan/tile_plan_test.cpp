@@ -96,6 +96,7 @@ TEST(TileWeights, PreferFullerTiles) {
       const Target target = find_target(name);
       const layout::TileWeights weights = tile_weights(target, compute);
       EXPECT_EQ(weights.lanes, target.lanes(compute));
+      EXPECT_EQ(weights.vectors(), most_vectors);
       const std::int64_t lanes = weights.lanes;
       double last = 1e9;
       for (int vectors = 1; vectors <= most_vectors; ++vectors) {

@@ -75,9 +75,11 @@ void Cpu::backward(const BackwardRequest& call) const {
   if (done.poisoned) explain(call, layout, *done.poisoned);
   if (!done.nan) return memory.deliver();
   // Which elements are NaN is not decided by kernels that multiply hidden pairs with zero.
+  // The mask is all that the reference needs to know, unless keys were listed.
   const Layout none;
-  const Request plain{call.name,  call.sizes, call.inputs,  call.scale,
-                      call.bound, none,       call.executor};
+  const Request plain{call.name,    call.sizes, call.inputs,
+                      call.scale,   call.bound, held.held()->listed ? call.layout : none,
+                      call.executor};
   exact_->backward({plain, call.saved, call.dout, call.dlse, call.results});
 }
 

@@ -17,6 +17,14 @@
 #include "run/poison.h"
 
 namespace treadle::backend::cpu {
+namespace {
+
+void show(std::string_view title, const layout::Layout& layout) {
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, title, layout::to_text(layout));
+}
+
+}  // namespace
 
 plan::Target target_named(const std::string& name) {
   plan::Target target = plan::host_target();
@@ -49,8 +57,18 @@ Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, Executor& executor
   auto held = std::make_shared<Layout::Held>();
   held->layout = layout::build(mask, extent, tiles, executor);
   held->mask = program_.mask.hash();
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, "runs per tile", layout::to_text(held->layout));
+  show("runs per tile", held->layout);
+  return Layout(std::move(held));
+}
+
+Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bindings& bound,
+                          Executor& executor) const {
+  const layout::Tiles tiles = layout::tiles_for(listed, plan::tile_weights(target_, sizes.compute));
+  auto held = std::make_shared<Layout::Held>();
+  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, executor);
+  held->mask = program_.mask.hash();
+  held->listed = std::move(listed);
+  show("listed keys per tile", held->layout);
   return Layout(std::move(held));
 }
 

@@ -19,6 +19,8 @@ class Cpu final : public Backend {
 
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
                               Executor& executor) const override;
+  [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
+                                     const Bindings& bound, Executor& executor) const override;
   void forward(const ForwardRequest& call) const override;
   void backward(const BackwardRequest& call) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;

@@ -1,19 +1,17 @@
 // Calls on the dense reference: compute everything aside, then copy it to where the caller wants it.
 #include "backend/reference/reference.h"
 
+#include "backend/held_layout.h"
+#include "backend/reference/visible_mask.h"
 #include "base/copy.h"
 #include "base/error.h"
+#include "layout/build.h"
 #include "reference/attention.h"
 
 namespace treadle::backend::reference {
 namespace {
 
 namespace dense = treadle::reference;
-
-void refuse_layout(const Request& request) {
-  if (!request.layout.empty())
-    base::fail("{}: a layout is given, which the reference has no use for", request.name);
-}
 
 class Reference final : public Backend {
  public:
@@ -22,6 +20,8 @@ class Reference final : public Backend {
   [[nodiscard]] Layout layout(const Sizes&, const Bindings&, Executor&) const override {
     base::fail("layout: the reference has no use for a layout; Backend::cpu has");
   }
+  [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
+                                     const Bindings& bound, Executor& executor) const override;
   void forward(const ForwardRequest& request) const override;
   void backward(const BackwardRequest& request) const override;
 
@@ -33,28 +33,55 @@ class Reference final : public Backend {
   }
 
  private:
-  [[nodiscard]] dense::Problem problem_of(const Request& request) const {
-    return {.q = request.inputs.q,
-            .k = request.inputs.k,
-            .v = request.inputs.v,
-            .scale = request.scale,
-            .score_mod = {program_.score_mod, request.bound.score_mod},
-            .mask = {program_.mask, request.bound.mask}};
-  }
+  // A problem, and the table of its mask if keys were listed.
+  struct Posed {
+    dense::Problem problem;
+    Tensor kinds;
+  };
+  [[nodiscard]] Posed pose(const Request& request) const;
 
   Program program_;
 };
 
+Layout Reference::listed_layout(layout::Selection listed, const Sizes&, const Bindings& bound,
+                                Executor& executor) const {
+  const std::int64_t block = listed.query_block();
+  const layout::Tiles tiles({.kind = layout::Order::Kind::blocks, .modulus = block},
+                            listed.extent().queries, block);
+  auto held = std::make_shared<Layout::Held>();
+  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, executor);
+  held->mask = program_.mask.hash();
+  held->listed = std::move(listed);
+  return Layout(std::move(held));
+}
+
+Reference::Posed Reference::pose(const Request& request) const {
+  Posed posed{{.q = request.inputs.q,
+               .k = request.inputs.k,
+               .v = request.inputs.v,
+               .scale = request.scale,
+               .score_mod = {program_.score_mod, request.bound.score_mod},
+               .mask = {program_.mask, request.bound.mask}},
+              Tensor()};
+  if (request.layout.empty()) return posed;
+  if (!request.layout.held()->listed)
+    base::fail("{}: a layout is given, which the reference has no use for", request.name);
+  VisibleMask visible = visible_mask(request.layout.held()->layout, posed.problem.mask);
+  posed.problem.mask = std::move(visible.bound);
+  posed.kinds = std::move(visible.kinds);
+  return posed;
+}
+
 void Reference::forward(const ForwardRequest& request) const {
-  refuse_layout(request);
-  const dense::Forward done = dense::forward(problem_of(request), request.executor);
+  const Posed posed = pose(request);
+  const dense::Forward done = dense::forward(posed.problem, request.executor);
   base::copy(request.results.out, done.out);
   if (request.results.lse) base::copy(*request.results.lse, done.lse);
   if (request.results.max) base::copy(*request.results.max, done.max);
 }
 
 void Reference::backward(const BackwardRequest& request) const {
-  refuse_layout(request);
+  const Posed posed = pose(request);
   const BackwardViews& results = request.results;
   dense::Derivative derivative{.joint = program_.derivative,
                                .memory = request.bound.derivative,
@@ -65,7 +92,7 @@ void Reference::backward(const BackwardRequest& request) const {
     // Only its type and shape matter, which are the gradient's.
     derivative.wanted_memory.emplace_back(view.gradient);
   }
-  const dense::Backward done = dense::backward(problem_of(request),
+  const dense::Backward done = dense::backward(posed.problem,
                                                {.out = request.saved.out,
                                                 .lse = request.saved.lse,
                                                 .dout = request.dout,

@@ -1,0 +1,85 @@
+// Attention::block_lists, Attention::block_layout and Layout::block_lists: what is visible, in the
+// forms of FlexAttention and blocksparse.
+//
+// In: a compiled mask or a Layout, shapes, captures. Out: lists or a layout of blocks.
+#include "layout/block_lists.h"
+
+#include <optional>
+
+#include "api/call.h"
+#include "api/check.h"
+#include "api/compiled.h"
+#include "backend/held_layout.h"
+#include "base/error.h"
+#include "patterns/openai_blocks.h"
+#include "treadle/attention.h"
+
+namespace treadle {
+namespace {
+
+// A mask with its captures, and where it is looked at.
+struct Looked {
+  layout::Mask mask;
+  layout::Extent extent;
+};
+
+Looked look(std::string_view name, const Attention::Compiled& compiled, const api::TensorShape& q,
+            const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
+  const backend::Sizes sizes = api::check_inputs(name, q, k, v);
+  api::check_layout(name, compiled.program.mask, sizes, call.layout);
+  const std::vector<const Capture*> bound = api::bind(name, compiled.captures, call.captures);
+  return {{compiled.program.mask, api::bindings_of(compiled.program, bound).mask},
+          {sizes.batch, sizes.heads, sizes.queries, sizes.keys}};
+}
+
+BlockLists lists_of(const BlockListOptions& options, const Looked& looked, const Call& call) {
+  if (!call.layout.empty()) return call.layout.block_lists(options);
+  return layout::to_block_lists(looked.mask, looked.extent, options, api::executor_of(call));
+}
+
+BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call& call) {
+  Executor& executor = api::executor_of(call);
+  if (!call.layout.empty()) {
+    return patterns::to_block_layout(looked.mask, call.layout.held()->layout, block_size, executor);
+  }
+  BlockLayout{.block_size = block_size, .heads = 1}.check();  // before tiles are made of it
+  const layout::Tiles tiles({}, looked.extent.queries, block_size);
+  return patterns::to_block_layout(looked.mask,
+                                   layout::build(looked.mask, looked.extent, tiles, executor),
+                                   block_size, executor);
+}
+
+}  // namespace
+
+BlockLists Layout::block_lists(const BlockListOptions& options) const {
+  if (empty()) base::fail("block_lists: the layout is empty; Attention::layout makes one");
+  const std::optional<layout::Selection>& listed = held_->listed;
+  return layout::to_block_lists(held_->layout, listed ? &*listed : nullptr, options,
+                                api::executor_of({}));
+}
+
+BlockLists Attention::block_lists(const BlockListOptions& options, const TensorSpec& q,
+                                  const TensorSpec& k, const TensorSpec& v,
+                                  const Call& call) const {
+  return lists_of(options, look("block_lists", *compiled_, q, k, v, call), call);
+}
+
+BlockLists Attention::block_lists(const BlockListOptions& options, const Inputs& inputs,
+                                  const Call& call) const {
+  return lists_of(options, look("block_lists", *compiled_, inputs.q, inputs.k, inputs.v, call),
+                  call);
+}
+
+BlockLayout Attention::block_layout(std::int64_t block_size, const TensorSpec& q,
+                                    const TensorSpec& k, const TensorSpec& v,
+                                    const Call& call) const {
+  return blocks_of(block_size, look("block_layout", *compiled_, q, k, v, call), call);
+}
+
+BlockLayout Attention::block_layout(std::int64_t block_size, const Inputs& inputs,
+                                    const Call& call) const {
+  return blocks_of(block_size, look("block_layout", *compiled_, inputs.q, inputs.k, inputs.v, call),
+                   call);
+}
+
+}  // namespace treadle

@@ -1,0 +1,68 @@
+// Looks for a pair at which a mask fails, query by query, in the partial runs of a layout.
+//
+// In: a mask and its layout. Out: the first failure, the same for any number of threads.
+#include "layout/failure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+
+#include "base/parallel.h"
+#include "ir/interpret.h"
+
+namespace treadle::layout {
+namespace {
+
+std::vector<std::int64_t> partial_keys(std::span<const Run> runs) {
+  std::vector<std::int64_t> keys;
+  for (const Run& run : runs) {
+    if (run.full()) continue;
+    keys.resize(keys.size() + static_cast<std::size_t>(run.length()));
+    std::iota(keys.end() - run.length(), keys.end(), run.begin());
+  }
+  return keys;
+}
+
+std::optional<MaskFailure> failure_in(const Mask& mask, const Layout& layout, std::int64_t b,
+                                      std::int64_t h, std::int64_t tile) {
+  const std::vector<std::int64_t> keys = partial_keys(layout.runs(b, h, tile));
+  if (keys.empty()) return std::nullopt;
+  std::vector<std::int64_t> queries;
+  for (std::int64_t i = 0; i < layout.tiles().size(tile); ++i)
+    queries.push_back(layout.tiles().query(tile, i));
+  std::ranges::sort(queries);
+  ir::Interpreter<double> run(mask.graph, mask.memory);
+  for (const std::int64_t q : queries) {
+    run({.b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys},
+        static_cast<std::int64_t>(keys.size()));
+    const auto poison = run.poison(0);
+    const auto found = std::ranges::find_if(poison, [](auto p) { return p != 0; });
+    if (found == poison.end()) continue;
+    const std::int64_t at = found - poison.begin();
+    return MaskFailure{b, h, q, keys[static_cast<std::size_t>(at)], run.poison_reason(0, at)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<MaskFailure> find_failure(const Mask& mask, const Layout& layout,
+                                        Executor& executor) {
+  const std::int64_t tiles = layout.tiles().count();
+  const std::int64_t heads = layout.per_head() ? layout.extent().heads : 1;
+  const std::int64_t lists = (layout.per_batch() ? layout.extent().batch : 1) * heads;
+  // Tiles of all lists, counted through. Those after a failure need not be looked at.
+  const auto look = [&](std::int64_t at) {
+    return failure_in(mask, layout, at / tiles / heads, at / tiles % heads, at % tiles);
+  };
+  std::atomic<std::int64_t> first{lists * tiles};
+  base::parallel_for(executor, lists * tiles, [&](std::int64_t at) {
+    if (at > first || !look(at)) return;
+    std::int64_t now = first;
+    while (at < now && !first.compare_exchange_weak(now, at)) {
+    }
+  });
+  return first < lists * tiles ? look(first) : std::nullopt;
+}
+
+}  // namespace treadle::layout

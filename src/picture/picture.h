@@ -1,0 +1,61 @@
+// Pictures of masks: for a terminal, as PNG, as SVG.
+//
+//   Picture picture = draw(mask, extent, 0, 0, terminal_grid(extent), executor);
+//   picture.work = "visible 50.8 %";
+//   fmt::print("{}", to_terminal(picture));
+//   write_picture(picture, "causal.png");      or .svg
+//
+// Queries go down, keys to the right. A cell stands for some queries x some keys, and is exact: it
+// is empty iff no pair of it is visible, and full iff all are.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "layout/block_kinds.h"
+#include "layout/build.h"
+#include "treadle/executor.h"
+
+namespace treadle::picture {
+
+// How much one cell stands for.
+struct Grid {
+  std::int64_t queries_per_row = 1, keys_per_column = 1;
+};
+
+// At most 40 rows of at most 80 letters.
+Grid terminal_grid(const layout::Extent& extent);
+// At most 512 x 512 cells, square ones unless that would leave too few rows or columns to see.
+Grid image_grid(const layout::Extent& extent);
+
+struct Picture {
+  std::string title;  // the mask
+  std::string work;   // the share of work that it leaves
+  std::int64_t queries = 0, keys = 0;
+  Grid grid;
+  std::int64_t rows = 0, columns = 0;
+  std::vector<layout::BlockKind> cells;  // row by row
+
+  [[nodiscard]] layout::BlockKind cell(std::int64_t row, std::int64_t column) const {
+    return cells[static_cast<std::size_t>(row * columns + column)];
+  }
+};
+
+// One batch and head. Title and work are left empty.
+Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_t b, std::int64_t h,
+             const Grid& grid, Executor& executor);
+
+// Cells and axes, without title and work: '·' empty, '▒' partial, '█' full.
+std::string to_terminal(const Picture& picture);
+
+std::string to_svg(const Picture& picture);
+// Throws treadle::Error if the file cannot be written.
+void write_png(const Picture& picture, const std::filesystem::path& path);
+
+// The ending says how. Throws treadle::Error for other endings; check_picture_path does only that.
+void write_picture(const Picture& picture, const std::filesystem::path& path);
+void check_picture_path(const std::filesystem::path& path);
+
+}  // namespace treadle::picture
