@@ -181,7 +181,9 @@ TEST(Float16, IntegersRoundOnce) {
   for (const std::int64_t value : {tie - 1, tie, tie + 1, -tie - 1, -tie, -tie + 1}) {
     EXPECT_EQ(base::bf16_bits(value), bf16_format.narrow(static_cast<Exact>(value))) << value;
   }
-  auto random = test::rng(1);
+  const std::uint64_t seed = test::fuzz_seed(1);
+  SCOPED_TRACE(test::seed_text(seed));
+  auto random = test::rng(seed);
   for (int i = 0; i < 20000; ++i) {
     const auto value = static_cast<std::int64_t>(random()) >> random() % 64;
     ASSERT_EQ(base::bf16_bits(value), bf16_format.narrow(static_cast<Exact>(value))) << value;

@@ -206,7 +206,9 @@ TEST(Bounds, DivisionsThatMeetNoZero) {
 }
 
 TEST(RangeTable, AgreesWithAScan) {
-  Random random = test::rng(3);
+  const std::uint64_t seed = test::fuzz_seed(3);
+  SCOPED_TRACE(test::seed_text(seed));
+  Random random = test::rng(seed);
   for (const std::int64_t length : {1, 63, 64, 65, 1000, 4096}) {
     std::vector<std::int16_t> data(static_cast<std::size_t>(2 * length));
     for (auto& x : data) x = static_cast<std::int16_t>(test::random_int(random, -999, 999));

@@ -100,7 +100,9 @@ TEST_P(Bits, AnyQueryOrder) {
 }
 
 TEST_P(Bits, RunsWrittenDownDifferently) {
-  Random random = test::rng(5);
+  const std::uint64_t seed = test::fuzz_seed(5);
+  SCOPED_TRACE(test::seed_text(seed));
+  Random random = test::rng(seed);
   for (int i = 0; i < 4; ++i) {
     const layout::Layout layout = test::rewritten(run.build(extent, {}, 24), random);
     EXPECT_TRUE(same_rows(run(inputs, scale, layout, *tbb_executor(2)), expected)) << i;
@@ -114,7 +116,9 @@ TEST_P(Bits, RunsWrittenDownDifferently) {
 }
 
 TEST_P(Bits, AnyMemory) {
-  Random random = test::rng(6);
+  const std::uint64_t seed = test::fuzz_seed(6);
+  SCOPED_TRACE(test::seed_text(seed));
+  Random random = test::rng(seed);
   for (int i = 0; i < 6; ++i) {
     const auto moved = [&](const Tensor& tensor) {
       test::Placed place =
@@ -241,7 +245,9 @@ TEST(BitsOf, RisingAndFallingScores) {
     const Rows expected = run({q, k, k}, 0.3, run.build(extent, {}, 24), *serial_executor());
     EXPECT_LT(test::largest_difference(expected.out, run.reference({q, k, k}, 0.3, DType::f64).out),
               2e-3);
-    Random random = test::rng(9);
+    const std::uint64_t seed = test::fuzz_seed(9);
+    SCOPED_TRACE(test::seed_text(seed));
+    Random random = test::rng(seed);
     for (const std::int64_t height : {5, 16, 30}) {
       const layout::Layout layout = test::rewritten(run.build(extent, {}, height), random);
       test::ShuffledExecutor shuffled(7, 1);

@@ -16,12 +16,12 @@ TEST(ForwardFuzz, AnyModsOnAnyMemory) {
     if (HasFatalFailure()) return;
   }
   RecordProperty("combinations", static_cast<int>(count.combinations));
-  // Rows that see nothing, or whose rounding decides, say little. On average they are a third.
+  // Rows that see nothing, or whose rounding decides, say little. On average they are a third; of a
+  // few rounds they may be all.
+  if (test::fuzz_small() || test::fuzz_repeats()) return;
   const test::Compared& compared = count.compared;
-  if (test::fuzz_at_least(20) > 1) {
-    EXPECT_LT(compared.skipped * 5, compared.rows);
-    EXPECT_LT((compared.special + compared.skipped) * 5, compared.rows * 4);
-  }
+  EXPECT_LT(compared.skipped * 5, compared.rows);
+  EXPECT_LT((compared.special + compared.skipped) * 5, compared.rows * 4);
 }
 
 }  // namespace

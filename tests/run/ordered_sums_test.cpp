@@ -8,21 +8,25 @@
 #include <random>
 #include <vector>
 
+#include "fuzz.h"
+
 namespace treadle::run {
 namespace {
 
 // Sums of floats of very different sizes show in which order they were added.
 TEST(OrderedSums, AddsInTheOrderOfChunks) {
   constexpr int chunks = 7;
-  std::mt19937 random(1);
   std::vector<float> parts(chunks);
   for (int c = 0; c < chunks; ++c)
     parts[static_cast<std::size_t>(c)] = std::ldexp(1.3F, 5 * c) * (c % 2 == 0 ? 1 : -1);
   float expected = 0;
   for (const float part : parts) expected += part;
-  std::vector<int> order(chunks);
-  std::iota(order.begin(), order.end(), 0);
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < test::fuzz_count(1000); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    std::mt19937_64 random = test::rng(seed);
+    std::vector<int> order(chunks);
+    std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
     float sums[2];
     OrderedSums<float> over(sums, 2, 1, chunks);

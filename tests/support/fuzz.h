@@ -66,14 +66,15 @@ inline int share_of(int full) {
 
 }  // namespace detail
 
+// Is this the one round of TREADLE_TEST_SEED?
+inline bool fuzz_repeats() { return detail::repeated_seed().has_value(); }
+
 // Rounds to run, at least one.
-inline int fuzz_count(int full) {
-  return detail::repeated_seed() ? 1 : std::max(detail::share_of(full), 1);
-}
+inline int fuzz_count(int full) { return fuzz_repeats() ? 1 : std::max(detail::share_of(full), 1); }
 
 // How many cases of a kind must have come up, if it is `full` when all rounds run. One round that is
 // repeated proves nothing about that.
-inline int fuzz_at_least(int full) { return detail::repeated_seed() ? 0 : detail::share_of(full); }
+inline int fuzz_at_least(int full) { return fuzz_repeats() ? 0 : detail::share_of(full); }
 
 inline std::uint64_t fuzz_seed(int round) {
   const std::uint64_t base = detail::number_of("TREADLE_TEST_SEED_BASE").value_or(0);
