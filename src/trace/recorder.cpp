@@ -36,9 +36,10 @@ std::optional<ir::NodeId> stand_in(ir::Builder& make, const Operand& operand) {
     case Operand::Kind::boolean: return make.boolean(operand.integer() != 0);
     case Operand::Kind::value: break;
   }
-  const Loose& loose = *operand.value().loose();
-  if (loose.op == ir::Op::constant) return stand_in(make, loose.operands.front());
-  return loose.type ? std::optional(some_node(make, *loose.type)) : std::nullopt;
+  const Loose* loose = operand.value().loose().get();
+  if (loose == nullptr) return std::nullopt;  // moved from
+  if (loose->op == ir::Op::constant) return stand_in(make, loose->operands.front());
+  return loose->type ? std::optional(some_node(make, *loose->type)) : std::nullopt;
 }
 
 // The type that a builder gives it. Operands have theirs already, so a long chain is walked once.
@@ -128,7 +129,8 @@ ir::Type type_of(const Operand& operand) {
   }
   const Value& value = operand.value();
   if (value.recorder() != nullptr) return value.recorder()->make().type(value.node());
-  if (value.loose()->type) return *value.loose()->type;
+  const Loose* loose = value.loose().get();
+  if (loose != nullptr && loose->type) return *loose->type;
   // Writes it down to fail with the reason.
   Recorder scratch(std::make_shared<CaptureTable>());
   return scratch.make().type(scratch.node_of(operand));

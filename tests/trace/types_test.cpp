@@ -153,6 +153,11 @@ TEST(Types, OfValuesOutsideAMod) {
   EXPECT_ERROR(type(table(1.5)), "table: index 0 is a float; indices are integers");
   EXPECT_ERROR(type(table(1.5) + 1), "table: index 0 is a float; indices are integers");
   EXPECT_ERROR(type(floor_div(count(), 0)), "floor_div: division by the constant 0");
+  Value gone = count();
+  const Value here = std::move(gone);
+  EXPECT_ERROR(type(gone + 1),  // NOLINT: a value that was moved from is what is tested
+               "mod: it uses a value that was traced in another mod; a traced value lives inside "
+               "one call of one mod");
 }
 
 // In linear time: each link knows its type.
