@@ -59,6 +59,10 @@ Layout Function::layout(const Tensors& tensors, int threads) const {
   return attention_.layout(tensors.inputs, call_of(tensors, {}, threads));
 }
 
+Layout Function::layout(const KeyLists& keys, const Tensors& tensors, int threads) const {
+  return attention_.layout(keys, tensors.inputs, call_of(tensors, {}, threads));
+}
+
 void Function::forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
                        int threads) const {
   attention_.forward_into(results, tensors.inputs, call_of(tensors, layout, threads));

@@ -29,6 +29,8 @@ class Function {
   };
 
   [[nodiscard]] Layout layout(const Tensors& tensors, int threads) const;
+  // Of the keys that are listed and that the mask shows.
+  [[nodiscard]] Layout layout(const KeyLists& keys, const Tensors& tensors, int threads) const;
   void forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
                int threads) const;
   // Results are dq, dk, dv and those of the captures with gradients, all contiguous from there on.

@@ -12,6 +12,7 @@ from . import _core
 from ._core import Error, ModError
 from ._errors import TraceError
 from ._functions import functions as _by_name
+from ._key_lists import KeyLists
 from ._numpy import capture
 from ._operations import operations as _table
 from .api import Attention, attention, explain
@@ -19,7 +20,7 @@ from .plot import plot_mask
 
 __version__ = _core.__version__
 
-__all__ = ["Attention", "Error", "ModError", "TraceError", "attention", "capture", "explain", "plot_mask"]
+__all__ = ["Attention", "Error", "KeyLists", "ModError", "TraceError", "attention", "capture", "explain", "plot_mask"]
 
 # Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too.
 for _name in (*_table, "minimum", "maximum"):

@@ -8,6 +8,7 @@ import numpy as np
 
 from ._arrays import as_array, as_numpy
 from ._explain import explain_program
+from ._key_lists import KeyLists
 from ._layouts import Layouts
 from ._numpy import NumpyTrace
 from ._program import Program, function_for, trace, with_indices
@@ -54,7 +55,7 @@ class Attention:
         self.threads = threads
         self._layouts = Layouts()
 
-    def _call(self, q, k, v, numbers: Callable, run: Callable):
+    def _call(self, q, k, v, keys: Optional[KeyLists], numbers: Callable, run: Callable):
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
         program = trace(NumpyTrace((*q.shape[:3], k.shape[2])), self.score_mod, self.mask_mod)
         gradients = numbers(program)
@@ -63,13 +64,16 @@ class Attention:
 
         def attempt(program: Program):
             function = function_for(program, gradients, self.scale)
-            layout = self._layouts.get(program, function, inputs, arrays, self.threads)
+            if keys is None:
+                layout = self._layouts.get(program, function, inputs, arrays, self.threads)
+            else:
+                layout = keys._layout(function, inputs, arrays, self.threads)
             return run(function, (*inputs, arrays, layout))
 
         return with_indices(program, attempt)
 
-    def forward(self, q, k, v, *, out: Optional[np.ndarray] = None) -> Result:
-        """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]."""
+    def forward(self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None) -> Result:
+        """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]; with `keys`, of those alone."""
         q, k, v = _checked(q, k, v)
         if out is None:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
@@ -80,10 +84,13 @@ class Attention:
             function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads)
             return Result(out, lse, most)
 
-        return self._call(q, k, v, lambda program: (), run)
+        return self._call(q, k, v, keys, lambda program: (), run)
 
-    def backward(self, q, k, v, result: Result, dout, dlse=None, *, captures: tuple = ()) -> Gradients:
-        """Gradients of q, k, v and of these captures (treadle.capture's arrays), from forward's result."""
+    def backward(
+        self, q, k, v, result: Result, dout, dlse=None, *, keys: Optional[KeyLists] = None, captures: tuple = ()
+    ) -> Gradients:
+        """Gradients of q, k, v and of these captures (treadle.capture's arrays), from forward's result. `keys` are
+        forward's."""
         q, k, v = _checked(q, k, v)
         dout = as_numpy(dout)
         lse = result.lse
@@ -105,7 +112,7 @@ class Attention:
             )  # fmt: skip
             return Gradients(*results[:3], tuple(results[3:]))
 
-        return self._call(q, k, v, numbers, run)
+        return self._call(q, k, v, keys, numbers, run)
 
 
 def _checked(*arrays):

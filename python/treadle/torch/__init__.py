@@ -9,6 +9,7 @@ from ._attention import AuxOutput, AuxRequest, flex_attention
 from ._block_mask import BlockMask
 from ._create import create_block_mask, create_mask
 from ._explain import explain
+from ._key_lists import create_key_mask
 from ._masks import and_masks, noop_mask, or_masks
 
 
@@ -36,6 +37,6 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 __all__ = [
-    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_mask",
-    "explain", "flex_attention", "noop_mask", "or_masks",
+    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_key_mask",
+    "create_mask", "explain", "flex_attention", "noop_mask", "or_masks",
 ]  # fmt: skip
