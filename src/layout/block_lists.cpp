@@ -55,9 +55,9 @@ struct ListShape {
 void write_lists(const std::vector<BlockKind>& kinds, const ListShape& shape, std::int32_t* counts,
                  std::int32_t* indices) {
   for (std::int64_t row = 0; row < shape.rows; ++row) {
-    const BlockKind* line = kinds.data() + row * shape.row_stride;
     const auto is_listed = [&](std::int64_t column) {
-      return line[column * shape.column_stride] == shape.kind;
+      const std::int64_t at = row * shape.row_stride + column * shape.column_stride;
+      return kinds[static_cast<std::size_t>(at)] == shape.kind;
     };
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < shape.columns; ++i) count += is_listed(i) ? 1 : 0;
