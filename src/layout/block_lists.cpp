@@ -48,9 +48,9 @@ struct ListLines {
 void write_lists(const std::vector<BlockKind>& kinds, const ListLines& lines, std::int32_t* counts,
                  std::int32_t* indices) {
   for (std::int64_t row = 0; row < lines.rows; ++row) {
-    const BlockKind* line = kinds.data() + row * lines.row_stride;
     const auto is_listed = [&](std::int64_t column) {
-      return line[column * lines.column_stride] == lines.kind;
+      const std::int64_t at = row * lines.row_stride + column * lines.column_stride;
+      return kinds[static_cast<std::size_t>(at)] == lines.kind;
     };
     std::int64_t count = 0;
     for (std::int64_t i = 0; i < lines.columns; ++i) count += is_listed(i) ? 1 : 0;

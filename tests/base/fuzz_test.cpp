@@ -57,5 +57,17 @@ TEST_F(Fuzz, ASeedIsRepeatedOnce) {
   EXPECT_TRUE(fuzz_repeats());
 }
 
+using FuzzDeathTest = Fuzz;
+
+TEST_F(FuzzDeathTest, TheSeedIsPrintedIfTheProgramDies) {
+  EXPECT_DEATH(
+      {
+        (void)seed_text(17);
+        std::abort();
+      },
+      "the last random round was that of TREADLE_TEST_SEED=17 and "
+      "--gtest_filter=FuzzDeathTest.TheSeed");
+}
+
 }  // namespace
 }  // namespace treadle::test

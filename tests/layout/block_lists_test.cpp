@@ -164,6 +164,17 @@ TEST(BlockLists, RandomMasksThereAndBack) {
   }
 }
 
+TEST(BlockLists, OfNothing) {
+  const Mask mask = mask_of("q >= kv");
+  for (const Extent& extent : {Extent{.queries = 40, .keys = 0}, Extent{.queries = 0, .keys = 40},
+                               Extent{.queries = 0, .keys = 0}}) {
+    const BlockListOptions how{.query_block = 16, .key_block = 8};
+    const BlockLists lists = to_block_lists(mask, extent, how, *serial_executor());
+    expect_lists(mask, extent, how, lists);
+    expect_round_trip(mask, extent, lists, *serial_executor());
+  }
+}
+
 // --- of layouts ---------------------------------------------------------------------------------
 
 // What lists and mask show together.

@@ -28,6 +28,8 @@
 #include <string>
 #include <string_view>
 
+#include "crash_note.h"
+
 namespace treadle::test {
 
 enum class FuzzSize { full, fifth, small };
@@ -81,10 +83,13 @@ inline std::uint64_t fuzz_seed(int round) {
   return detail::repeated_seed().value_or(base + static_cast<std::uint64_t>(round));
 }
 
+// For SCOPED_TRACE. Also what is printed if the program dies in this round.
 inline std::string seed_text(std::uint64_t seed) {
   const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-  return "repeat with TREADLE_TEST_SEED=" + std::to_string(seed) +
-         " and --gtest_filter=" + test->test_suite_name() + "." + test->name();
+  const std::string how = "TREADLE_TEST_SEED=" + std::to_string(seed) +
+                          " and --gtest_filter=" + test->test_suite_name() + "." + test->name();
+  set_crash_note("the last random round was that of " + how);
+  return "repeat with " + how;
 }
 
 inline std::mt19937_64 rng(std::uint64_t seed) { return std::mt19937_64(seed); }
