@@ -13,8 +13,8 @@ TEST(TilePlans, AsText) {
             "f32, dim 64, value dim 64: tiles of 24 queries, 4 keys at a time, blocks of "
             "128 keys");
   EXPECT_EQ(to_text(plan_tile(find_target("skylake-avx512"), DType::f64, 128, 100, 2)),
-            "forward f64, dim 128, value dim 100: tiles of 16 queries, 12 keys at a time, blocks "
-            "of 64 keys");
+            "f64, dim 128, value dim 100: tiles of 16 queries, 12 keys at a time, blocks of "
+            "64 keys");
   EXPECT_EQ(to_text(plan_tile(find_target("x86-64"), DType::f32, 512, 512, 1)),
             "f32, dim 512, value dim 512: tiles of 4 queries, 6 keys at a time, blocks of "
             "32 keys");
