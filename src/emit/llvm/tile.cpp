@@ -93,9 +93,8 @@ std::unique_ptr<ModEmitter> TileEmitter::prepare(const ir::Graph& graph,
                                                  const plan::ModFacts& facts, DType real,
                                                  std::size_t captures) {
   auto mod = std::make_unique<ModEmitter>(
-      build_, graph,
-      ModOptions{
-          .facts = facts, .real = real, .captures = pointer(captures), .vectors = plan_.vectors});
+      build_, plan::plan_mod(graph, facts),
+      ModOptions{.real = real, .captures = pointer(captures), .vectors = plan_.vectors});
   const auto narrow = [&](std::size_t offset) {
     return build_.CreateTrunc(word(offset), build_.getInt32Ty());
   };

@@ -40,11 +40,8 @@ class Emitter {
         setting_(setting),
         arguments_(function->getArg(0)),
         words_(argument(0)),
-        mod_(build_, graph,
-             {.facts = setting.facts,
-              .real = setting.real,
-              .captures = words_,
-              .vectors = setting.vectors}) {}
+        mod_(build_, plan::plan_mod(graph, setting.facts),
+             {.real = setting.real, .captures = words_, .vectors = setting.vectors}) {}
 
   void emit() {
     llvm::Type* int32 = build_.getInt32Ty();
