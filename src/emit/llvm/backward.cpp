@@ -23,8 +23,8 @@
 #include <numbers>
 #include <utility>
 
+#include "emit/llvm/exp2.h"
 #include "emit/llvm/kernel_function.h"
-#include "emit/llvm/power.h"
 #include "emit/llvm/products.h"
 #include "emit/llvm/tile.h"
 #include "plan/mod_plan.h"
@@ -161,7 +161,7 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
   Value* score = plain;
   if (mods.score) score = tile_.modified(*mods.score, spec_.score.kind, pair.v, plain, poison);
   Value* probability =
-      power_below(build_, build_.CreateFSub(score, rows.lse2[v]), build_.numbers(0));
+      exp2_below(build_, build_.CreateFSub(score, rows.lse2[v]), build_.numbers(0));
   Value* dprobability = build_.load(build_.reals(), dscore_at);
   Value* dscore = build_.CreateFMul(probability, build_.CreateFSub(dprobability, rows.delta[v]));
   Outputs outputs;

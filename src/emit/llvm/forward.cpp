@@ -22,9 +22,10 @@
 #include <memory>
 #include <utility>
 
+#include "emit/llvm/exp2.h"
 #include "emit/llvm/kernel_function.h"
-#include "emit/llvm/power.h"
 #include "emit/llvm/products.h"
+#include "emit/llvm/scale.h"
 #include "emit/llvm/tile.h"
 #include "plan/mod_plan.h"
 
@@ -224,7 +225,7 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
       const auto at = static_cast<std::size_t>(v);
       Value* address = tile_.at(scores_, i, v);
       Value* score = build_.load(build_.reals(), address);
-      Value* weight = power_below(build_, score, power[at]);
+      Value* weight = exp2_below(build_, score, power[at]);
       if (marks_hidden())
         weight = build_.CreateSelect(is_hidden(score), build_.numbers(-0.0), weight);
       build_.store(weight, address);
