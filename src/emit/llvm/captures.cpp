@@ -138,7 +138,7 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
   // Without such an instruction a masked load is a branch per lane, which only the last tile should
   // pay for.
   const plan::Target& target = build_.target();
-  const bool has_masked = target.scale || (target.vector_bytes >= 32 && bytes >= 4);
+  const bool has_masked = target.avx512 || (target.masked_loads && bytes >= 4);
   Value* raw;
   if (has_masked) {
     raw = masked();

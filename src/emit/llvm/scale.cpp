@@ -9,7 +9,7 @@ namespace treadle::emit::llvm {
 namespace {
 
 bool has_scalef(const Builder& build, Value* x) {
-  return build.target().scale && x->getType()->getPrimitiveSizeInBits() == 512;
+  return build.target().avx512 && x->getType()->getPrimitiveSizeInBits() == 512;
 }
 
 Value* scalef(Builder& build, Value* x, Value* n) {
