@@ -1,15 +1,15 @@
-// What the nodes of a graph depend on, and so how seldom each can be computed.
+// What the nodes of a graph depend on, and so how often each is computed.
 //
-//   q % 8            once per tile of queries: queries
 //   slopes[h] * 2    once per head: head
+//   q % 8            once per tile of queries: queries
 //   table[kv]        once per key: key
 //   score + q - kv   for every pair: pair
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "ir/graph.h"
+#include "ir/per_node.h"
 
 namespace treadle::plan {
 
@@ -20,11 +20,10 @@ struct Dependence {
   bool operator==(const Dependence&) const = default;
 };
 
-// From the most seldom to the most frequent, as far as they can be compared.
+// From the rarest to the most frequent, as far as they can be compared.
 enum class Level : std::uint8_t { head, queries, key, pair };
 
-// By node.
-std::vector<Dependence> dependences(const ir::Graph& graph);
+ir::PerNode<Dependence> dependences(const ir::Graph& graph);
 
 Level level_of(const Dependence& on);
 

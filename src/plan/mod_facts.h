@@ -1,4 +1,4 @@
-// What is known of a call's mod beyond its graph; part of a kernel's key.
+// What a call proves about a mod beyond its graph; part of a kernel's key.
 #pragma once
 
 #include <vector>
@@ -17,13 +17,13 @@ struct ModFacts {
   bool checked = true;
   // Lane i of a tile holds query q0 + i, as far as there are queries.
   bool consecutive = false;
-  // By slot: the elements of the last dimension lie side by side.
+  // By slot: the elements of the last dimension are contiguous.
   std::vector<bool> unit_stride;
 
   bool operator==(const ModFacts&) const = default;
 };
 
-// memory[i] is bound to graph.slots()[i]. Contents of integer captures are looked at only if they
+// memory[i] is bound to graph.slots()[i]. Contents of integer captures are read only if they can
 // decide.
 ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
                     const layout::Extent& extent, const layout::Order& order);

@@ -1,3 +1,7 @@
+// Which loads can take all lanes at once, from how their indices change with q and kv.
+//
+// In: a graph, its dependences and the facts of a call. Out: a form for each load. Read form_of()
+// first.
 #include "plan/read_form.h"
 
 #include <algorithm>
@@ -23,11 +27,10 @@ Coefficient constant_of(const ir::Graph& graph, NodeId id) {
   return bounded(graph[id].integer());
 }
 
-ReadForm form_of(const ir::Graph& graph, NodeId id, const std::vector<Dependence>& on,
+ReadForm form_of(const ir::Graph& graph, NodeId id, const ir::PerNode<Dependence>& on,
                  const ModFacts& facts) {
   const ir::Node& node = graph[id];
-  const auto depends = [&](NodeId index) { return on[static_cast<std::size_t>(index)]; };
-  const Dependence all = depends(id);
+  const Dependence all = on[id];
   if (!all.q && !all.score) return ReadForm::uniform;
 
   const auto slot = static_cast<std::size_t>(node.slot);
@@ -37,7 +40,7 @@ ReadForm form_of(const ir::Graph& graph, NodeId id, const std::vector<Dependence
   const NodeId last = node.operands.back();
   const auto others_without = [&](auto member) {
     return std::all_of(node.operands.begin(), node.operands.end() - 1,
-                       [&](NodeId index) { return !(depends(index).*member); });
+                       [&](NodeId index) { return !(on[index].*member); });
   };
   if (facts.consecutive && others_without(&Dependence::q)) {
     const Coefficient step = coefficient(graph, last, Input::q);
@@ -57,13 +60,11 @@ Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
     bool depends = false;
     Coefficient step = 0;
   };
-  std::vector<Known> known(static_cast<std::size_t>(id) + 1);
+  ir::PerNode<Known> known(id + 1);
   for (NodeId at = 0; at <= id; ++at) {
     const ir::Node& node = graph[at];
-    Known& mine = known[static_cast<std::size_t>(at)];
-    const auto operand = [&](std::size_t i) -> const Known& {
-      return known[static_cast<std::size_t>(node.operands[i])];
-    };
+    Known& mine = known[at];
+    const auto operand = [&](std::size_t i) -> const Known& { return known[node.operands[i]]; };
     const auto sum = [&](std::int64_t sign) -> Coefficient {
       const Coefficient a = operand(0).step;
       const Coefficient b = operand(1).step;
@@ -90,17 +91,14 @@ Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
       if (node.op == Op::mul) mine.step = product(0) ? product(0) : product(1);
     }
   }
-  return known.back().step;
+  return known[id].step;
 }
 
-std::vector<ReadForm> read_forms(const ir::Graph& graph, const std::vector<Dependence>& on,
+ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
                                  const ModFacts& facts) {
-  std::vector<ReadForm> forms(static_cast<std::size_t>(graph.size()), ReadForm::uniform);
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    if (graph[id].op == Op::load) {
-      forms[static_cast<std::size_t>(id)] = form_of(graph, id, on, facts);
-    }
-  }
+  ir::PerNode<ReadForm> forms(graph.size(), ReadForm::uniform);
+  for (NodeId id = 0; id < graph.size(); ++id)
+    if (graph[id].op == Op::load) forms[id] = form_of(graph, id, on, facts);
   return forms;
 }
 

@@ -1,12 +1,11 @@
-// How each captured read of a graph is made: one load for all lanes if that can be, a gather if
-// not.
+// How each captured read of a graph is made: one load for all lanes where possible, else a gather.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "ir/graph.h"
+#include "ir/per_node.h"
 #include "plan/dependence.h"
 #include "plan/mod_facts.h"
 
@@ -14,15 +13,15 @@ namespace treadle::plan {
 
 enum class ReadForm : std::uint8_t {
   uniform,    // doc[kv]: the same element for all lanes
-  lanes,      // bias[kv, q]: the lanes' elements lie side by side
-  backwards,  // bias[kv - q + 100]: so they do, the last lane's first
-  staged,     // bias[q, kv]: each lane's elements for the coming keys lie side by side
+  lanes,      // bias[kv, q]: the lanes' elements are contiguous
+  backwards,  // bias[kv - q + 100]: contiguous, the last lane's first
+  staged,     // bias[q, kv]: each lane's elements for the coming keys are contiguous
   gather,     // doc[order[q]]: anywhere
 };
 
-// By node; of nodes that are no loads it says nothing. Lanes, backwards and staged read ahead of
-// what is checked, so they are for facts that are not `checked`.
-std::vector<ReadForm> read_forms(const ir::Graph& graph, const std::vector<Dependence>& on,
+// Of nodes that are not loads the form means nothing. The forms lanes, backwards and staged read
+// before indices are checked, so only facts that are not `checked` have them.
+ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
                                  const ModFacts& facts);
 
 // By how much an integer grows when `input` grows by one, if that is always the same and evident:

@@ -1,3 +1,6 @@
+// Whether a score mod is nothing, an addition, or anything else.
+//
+// In: a score mod's graph. Out: its form.
 #include "plan/score_form.h"
 
 #include <numbers>

@@ -10,12 +10,12 @@ namespace treadle::plan {
 struct ScoreForm {
   enum class Kind : std::uint8_t {
     plain,    // mod(score) = score: log2(e) goes into the queries, and nothing is left to do
-    added,    // mod(score) = score + graph, which does not know the score: the same, plus log2(e) *
-              // graph
+    added,    // mod(score) = score + graph, which does not use the score: log2(e) goes into the
+              // queries, and log2(e) * graph is added
     general,  // mod(score) = graph
   };
   Kind kind = Kind::plain;
-  ir::Graph graph;  // nothing when plain
+  ir::Graph graph;  // empty when plain
 
   // What the queries are multiplied with besides the scale.
   [[nodiscard]] double factor() const;

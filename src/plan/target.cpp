@@ -1,74 +1,169 @@
-// In: the processor's own word on what it can do; out: a row of the table below.
+// The machines that kernels can be made for, and which of them this one is.
+//
+// In: the features that the processor reports. Out: a row of the table below. Read the table first.
 #include "plan/target.h"
 
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <span>
 
 #include "base/error.h"
 
 namespace treadle::plan {
 namespace {
 
-enum class Needs : std::uint8_t { nothing, avx2, avx512, other_machine };
+using Features = std::span<const std::string_view>;
 
 struct Row {
   std::string_view name, cpu, triple;
+  Features needs;          // what a processor must have to run the code
+  bool by_default = true;  // else used only when asked for
   int vector_bytes, registers;
-  bool fma, rounding, half, scale;
-  Needs needs;
+  bool fma = true, rounding = true, half = true, masked_loads = false, avx512 = false;
+  int libmvec = 0;
 };
 
 constexpr std::string_view x86 = "x86_64-unknown-linux-gnu";
 constexpr std::string_view arm = "aarch64-unknown-linux-gnu";
-#if defined(__aarch64__)
-constexpr Needs x86_base = Needs::other_machine, arm_base = Needs::nothing;
-constexpr Needs x86_avx2 = Needs::other_machine, x86_avx512 = Needs::other_machine;
-#else
-constexpr Needs x86_base = Needs::nothing, arm_base = Needs::other_machine;
-constexpr Needs x86_avx2 = Needs::avx2, x86_avx512 = Needs::avx512;
-#endif
 
-// Best last: of those that run here, the last one is taken.
+// Those of the vector instructions that LLVM may choose for the cpu of a row.
+constexpr std::array<std::string_view, 1> x86_64{"x86-64"};
+constexpr std::array<std::string_view, 4> avx2{"x86-64", "avx2", "fma", "bmi2"};
+constexpr std::array<std::string_view, 6> avx512{"x86-64",   "avx512f",  "avx512bw",
+                                                 "avx512dq", "avx512vl", "avx512cd"};
+constexpr std::array<std::string_view, 11> ice_lake{
+    "x86-64",      "avx512f",    "avx512bw",     "avx512dq",        "avx512vl", "avx512cd",
+    "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq", "gfni"};
+constexpr std::array<std::string_view, 14> sapphire_rapids{
+    "x86-64",   "avx512f",     "avx512bw",   "avx512dq",     "avx512vl",
+    "avx512cd", "avx512vbmi2", "avx512vnni", "avx512bitalg", "avx512vpopcntdq",
+    "gfni",     "avxvnni",     "avx512bf16", "avx512fp16"};
+constexpr std::array<std::string_view, 1> armv8{"aarch64"};
+constexpr std::array<std::string_view, 4> neoverse{"aarch64", "atomics", "asimdhp", "asimddp"};
+
+// Best last: of those that run here, the last one by default is taken. sapphirerapids and
+// neoverse-n1 have no code of their own yet, beyond what LLVM makes of the same IR.
 constexpr std::array table{
-    Row{"x86-64", "x86-64", x86, 16, 16, false, false, false, false, x86_base},
-    Row{"haswell", "haswell", x86, 32, 16, true, true, true, false, x86_avx2},
-    Row{"skylake-avx512", "skylake-avx512", x86, 64, 32, true, true, true, true, x86_avx512},
-    Row{"icelake-server", "icelake-server", x86, 64, 32, true, true, true, true, x86_avx512},
-    Row{"sapphirerapids", "sapphirerapids", x86, 64, 32, true, true, true, true, x86_avx512},
-    Row{"aarch64", "generic", arm, 16, 32, true, true, true, false, arm_base},
-    Row{"neoverse-n1", "neoverse-n1", arm, 16, 32, true, true, true, false, arm_base},
+    Row{.name = "x86-64",
+        .cpu = "x86-64",
+        .triple = x86,
+        .needs = x86_64,
+        .vector_bytes = 16,
+        .registers = 16,
+        .fma = false,
+        .rounding = false,
+        .half = false,
+        .libmvec = 16},
+    Row{.name = "haswell",
+        .cpu = "haswell",
+        .triple = x86,
+        .needs = avx2,
+        .vector_bytes = 32,
+        .registers = 16,
+        .masked_loads = true,
+        .libmvec = 32},
+    Row{.name = "skylake-avx512",
+        .cpu = "skylake-avx512",
+        .triple = x86,
+        .needs = avx512,
+        .vector_bytes = 64,
+        .registers = 32,
+        .masked_loads = true,
+        .avx512 = true,
+        .libmvec = 64},
+    Row{.name = "icelake-server",
+        .cpu = "icelake-server",
+        .triple = x86,
+        .needs = ice_lake,
+        .vector_bytes = 64,
+        .registers = 32,
+        .masked_loads = true,
+        .avx512 = true,
+        .libmvec = 64},
+    Row{.name = "sapphirerapids",
+        .cpu = "sapphirerapids",
+        .triple = x86,
+        .needs = sapphire_rapids,
+        .by_default = false,
+        .vector_bytes = 64,
+        .registers = 32,
+        .masked_loads = true,
+        .avx512 = true,
+        .libmvec = 64},
+    Row{.name = "aarch64",
+        .cpu = "generic",
+        .triple = arm,
+        .needs = armv8,
+        .vector_bytes = 16,
+        .registers = 32},
+    Row{.name = "neoverse-n1",
+        .cpu = "neoverse-n1",
+        .triple = arm,
+        .needs = neoverse,
+        .by_default = false,
+        .vector_bytes = 16,
+        .registers = 32},
 };
 
-// What a processor without AVX-512 cannot run, and which of the three rows that have it fits.
-bool runs_here(const Row& row) {
-  switch (row.needs) {
-    case Needs::nothing: return row.name != "neoverse-n1";
-    case Needs::other_machine: return false;
+// What this processor has, of the features that rows name.
+std::vector<std::string_view> features_here() {
+  std::vector<std::string_view> here;
+  const auto add = [&](std::string_view feature, bool has) {
+    if (has) here.push_back(feature);
+  };
 #if defined(__x86_64__)
-    case Needs::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("bmi2");
-    case Needs::avx512: {
-      const bool base = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                        __builtin_cpu_supports("avx512cd");
-      const bool ice = __builtin_cpu_supports("avx512vbmi2") &&
-                       __builtin_cpu_supports("avx512vnni") &&
-                       __builtin_cpu_supports("avx512bitalg") &&
-                       __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("gfni");
-      return base && (row.name == "skylake-avx512" || (row.name == "icelake-server" && ice));
-    }
-#else
-    case Needs::avx2:
-    case Needs::avx512: return false;
+  add("x86-64", true);
+  add("avx2", __builtin_cpu_supports("avx2"));
+  add("fma", __builtin_cpu_supports("fma"));
+  add("bmi2", __builtin_cpu_supports("bmi2"));
+  add("avx512f", __builtin_cpu_supports("avx512f"));
+  add("avx512bw", __builtin_cpu_supports("avx512bw"));
+  add("avx512dq", __builtin_cpu_supports("avx512dq"));
+  add("avx512vl", __builtin_cpu_supports("avx512vl"));
+  add("avx512cd", __builtin_cpu_supports("avx512cd"));
+  add("avx512vbmi2", __builtin_cpu_supports("avx512vbmi2"));
+  add("avx512vnni", __builtin_cpu_supports("avx512vnni"));
+  add("avx512bitalg", __builtin_cpu_supports("avx512bitalg"));
+  add("avx512vpopcntdq", __builtin_cpu_supports("avx512vpopcntdq"));
+  add("gfni", __builtin_cpu_supports("gfni"));
+  add("avxvnni", __builtin_cpu_supports("avxvnni"));
+  add("avx512bf16", __builtin_cpu_supports("avx512bf16"));
+  add("avx512fp16", __builtin_cpu_supports("avx512fp16"));
+#elif defined(__aarch64__)
+  const unsigned long has = getauxval(AT_HWCAP);
+  add("aarch64", true);
+  add("atomics", (has & HWCAP_ATOMICS) != 0);
+  add("asimdhp", (has & HWCAP_ASIMDHP) != 0);
+  add("asimddp", (has & HWCAP_ASIMDDP) != 0);
 #endif
-  }
-  return false;
+  return here;
+}
+
+// The rows whose code this processor runs, in the table's order.
+std::vector<const Row*> runnable_rows() {
+  const std::vector<std::string_view> here = features_here();
+  const auto is_here = [&](std::string_view feature) {
+    return std::ranges::find(here, feature) != here.end();
+  };
+  std::vector<const Row*> rows;
+  for (const Row& row : table)
+    if (std::ranges::all_of(row.needs, is_here)) rows.push_back(&row);
+  return rows;
+}
+
+std::string_view default_name(const std::vector<const Row*>& runnable) {
+  const auto last = std::find_if(runnable.rbegin(), runnable.rend(),
+                                 [](const Row* row) { return row->by_default; });
+  if (last == runnable.rend()) base::fail("target: this processor is none that Treadle knows");
+  return (*last)->name;
 }
 
 // The library stays open: kernels call into it. Before glibc 2.35 it lacked most functions.
@@ -93,8 +188,9 @@ Target target_of(const Row& row) {
           .fma = row.fma,
           .rounding = row.rounding,
           .half = row.half,
-          .scale = row.scale,
-          .libmvec = row.triple == x86 && have_libmvec()};
+          .masked_loads = row.masked_loads,
+          .avx512 = row.avx512,
+          .libmvec = row.libmvec > 0 && have_libmvec() ? row.libmvec : 0};
 }
 
 std::int64_t cache_or(int name, std::int64_t otherwise) {
@@ -114,17 +210,15 @@ Target find_target(std::string_view name) {
 
 std::vector<std::string> runnable_targets() {
   std::vector<std::string> names;
-  for (const Row& row : table)
-    if (runs_here(row)) names.emplace_back(row.name);
+  for (const Row* row : runnable_rows()) names.emplace_back(row->name);
   return names;
 }
 
 Target host_target() {
   const char* wanted = std::getenv("TREADLE_TARGET");
   const bool given = wanted != nullptr && *wanted != '\0';
+  Target target = find_target(given ? std::string_view(wanted) : default_name(runnable_rows()));
   const std::vector<std::string> runnable = runnable_targets();
-  if (runnable.empty()) base::fail("target: this processor is none that Treadle knows");
-  Target target = find_target(given ? std::string_view(wanted) : runnable.back());
   if (std::ranges::find(runnable, target.name) == runnable.end()) {
     base::fail("target: TREADLE_TARGET is \"{}\", which this processor cannot run; it runs {}",
                target.name, fmt::join(runnable, ", "));
@@ -136,24 +230,29 @@ Target host_target() {
 }
 
 base::Hash hash(const Target& target) {
+  // A binding for each member: one that is added and forgotten here does not compile. Code does not
+  // depend on the last three.
+  const auto& [name, cpu, triple, vector_bytes, registers, fma, rounding, half, masked_loads,
+               avx512, libmvec, l1, l2, cores] = target;
   return base::Hasher()
-      .add(target.name)
-      .add(target.cpu)
-      .add(target.triple)
-      .add(target.vector_bytes)
-      .add(target.registers)
-      .add(target.fma)
-      .add(target.rounding)
-      .add(target.half)
-      .add(target.scale)
-      .add(target.libmvec)
+      .add(name)
+      .add(cpu)
+      .add(triple)
+      .add(vector_bytes)
+      .add(registers)
+      .add(fma)
+      .add(rounding)
+      .add(half)
+      .add(masked_loads)
+      .add(avx512)
+      .add(libmvec)
       .finish();
 }
 
 std::string to_text(const Target& target) {
   return fmt::format("{}: {}-byte vectors, {} registers{}{}{}, L1 {} KiB, L2 {} KiB, {} cores",
                      target.name, target.vector_bytes, target.registers, target.fma ? ", fma" : "",
-                     target.half ? ", half" : "", target.scale ? ", scale" : "", target.l1 >> 10,
+                     target.half ? ", half" : "", target.avx512 ? ", avx512" : "", target.l1 >> 10,
                      target.l2 >> 10, target.cores);
 }
 

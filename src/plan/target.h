@@ -22,12 +22,13 @@ struct Target {
   std::string cpu;     // what LLVM calls the processor
   std::string triple;  // "x86_64-unknown-linux-gnu"
   int vector_bytes = 16;
-  int registers = 16;     // vector registers
-  bool fma = false;       // else a * b + c takes two instructions and two roundings
-  bool rounding = false;  // rounds floats to whole numbers in one instruction
-  bool half = false;      // converts 16-bit floats in hardware
-  bool scale = false;     // multiplies by powers of two given as floats (AVX-512's scalef)
-  bool libmvec = false;   // glibc's vector math can be called
+  int registers = 16;         // vector registers
+  bool fma = false;           // else a * b + c takes two instructions and two roundings
+  bool rounding = false;      // rounds floats to whole numbers in one instruction
+  bool half = false;          // converts 16-bit floats in hardware
+  bool masked_loads = false;  // loads some lanes of 4 or 8 bytes in one instruction
+  bool avx512 = false;        // masked loads of any width, and scalef: x * 2^n for a float n
+  int libmvec = 0;  // bytes of the widest vectors that glibc's vector math takes; 0: there is none
   std::int64_t l1 = 32 << 10, l2 = 512 << 10;  // bytes, of one core
   int cores = 1;
 
@@ -39,19 +40,21 @@ struct Target {
 };
 
 // The machine that this runs on, or the one that TREADLE_TARGET names; caches and cores are always
-// those found here. Throws treadle::Error for a name that is not in the table.
+// those found here. Throws treadle::Error for a name that is not in the table, and for a machine
+// whose code cannot run here.
 Target host_target();
 
 // By name, with ordinary caches and one core.
 Target find_target(std::string_view name);
 
-// The names of the table that this machine can run.
+// The names of the table whose code this machine can run. Some of them are used only when asked
+// for.
 std::vector<std::string> runnable_targets();
 
 // Everything in it that code depends on; not cores.
 base::Hash hash(const Target& target);
 
-// "haswell: 32-byte vectors, 16 registers, fma, ...", for people.
+// "haswell: 32-byte vectors, 16 registers, fma, ...": one line for a human reader.
 std::string to_text(const Target& target);
 
 }  // namespace treadle::plan

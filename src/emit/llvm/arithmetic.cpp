@@ -1,5 +1,7 @@
-// In: operands as LLVM values; out: the result as one. Read value() first: one line per operation,
-// in the order of ops.def.
+// One instruction sequence for each operation of a graph.
+//
+// In: operands as LLVM values. Out: the result, and its poison. Read value() first: one line per
+// operation, in the order of ops.def.
 #include "emit/llvm/arithmetic.h"
 
 #include <algorithm>
@@ -165,7 +167,7 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
   base::internal_error("emit: {} is no operation on values", ir::info(node.op).text);
 }
 
-// A NaN on either side wins. The plain select, one instruction on x86, gives the right side if
+// A NaN on either side wins. The plain select, one instruction on x86, returns the right side if
 // either is NaN.
 Value* Arithmetic::smaller(Value* a, Value* b) {
   if (a->getType()->isIntOrIntVectorTy()) {
@@ -197,8 +199,8 @@ Value* Arithmetic::sign(Value* a) {
   return build_.CreateSelect(build_.CreateFCmpOGT(a, number(0)), number(1), negative);
 }
 
-// No divisor traps: in place of 0 (where the value means nothing) and of -1 (where the lowest
-// integer would) it divides by 1.
+// No divisor traps: 0 (where the value means nothing) and -1 (where the lowest integer would trap)
+// are replaced by 1.
 Value* Arithmetic::floor_divide(Value* a, Value* b, bool rest) {
   ::llvm::Type* type = a->getType();
   const auto number = [&](std::int64_t value) {
@@ -250,8 +252,8 @@ Value* Arithmetic::shift(Op op, Value* a, Value* by) {
       a, build_.CreateSelect(inside, by, ::llvm::ConstantInt::get(type, bits - 1)));
 }
 
-// Where integers are known to fit 32 bits, nothing saturates; values of checked kernels are known
-// only where they are sound.
+// Where integers are known to fit 32 bits, nothing saturates. In checked kernels that is known only
+// of values that are not poisoned.
 Value* Arithmetic::to_integer(Value* a) {
   ::llvm::Type* type = shaped(integer(), a);
   if (!narrow_ || checked_) {
@@ -268,7 +270,7 @@ Value* Arithmetic::either(Value* a, Value* b) {
   return build_.CreateOr(both[0], both[1]);
 }
 
-// The rules of ir/interpret_poison.cpp; null stands for "never".
+// The rules of ir/interpret_poison.cpp. Null: never.
 Value* Arithmetic::poison(const ir::Node& node, std::span<const Result> in) {
   if (!checked_) return nullptr;
   Value* any = nullptr;
@@ -288,7 +290,8 @@ Value* Arithmetic::poison(const ir::Node& node, std::span<const Result> in) {
     return either(in[0].poison, build_.CreateSelect(choice[0], choice[1], choice[2]));
   }
   if (node.op == Op::logical_and || node.op == Op::logical_or) {
-    // Poisoned unless a sound operand decides alone: so each of them must be poisoned or undecided.
+    // Poisoned unless an operand without poison decides alone: so each of them must be poisoned or
+    // undecided.
     for (const Result& operand : in) {
       const bool is_and = node.op == Op::logical_and;
       Value* undecided = is_and ? operand.value : build_.CreateNot(operand.value);

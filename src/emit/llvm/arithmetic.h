@@ -1,11 +1,11 @@
-// The operations of ops.def on LLVM values, with the meaning that ir/interpret.cpp gives them.
+// The operations of ops.def on LLVM values, with the meaning that ir/interpret.cpp defines.
 //
 //   Arithmetic ops(build, facts, DType::f32);
 //   Result sum = ops.apply(graph, id, {a, b});     // id is an add
 //
 // Operands may be scalars or vectors of build.lanes(); the result is a vector if one of them is.
-// Integers are i32 if every one of the graph fits (facts.narrow), else i64. With facts.checked
-// poison is carried along.
+// Integers are i32 if all of the graph's fit (facts.narrow), else i64. With facts.checked values
+// carry poison.
 #pragma once
 
 #include <span>
@@ -39,10 +39,10 @@ class Arithmetic {
   Value* from_index(Value* value);
   Value* from_real(Value* value);
 
-  // Anything but inputs, constants and loads.
+  // Any operation but inputs, constants and loads.
   Result apply(const ir::Graph& graph, ir::NodeId id, std::span<const Result> operands);
 
-  // Poison of either; null is none.
+  // Poison of either; null: none.
   Value* either(Value* a, Value* b);
 
  private:
@@ -57,7 +57,7 @@ class Arithmetic {
   Value* shift(ir::Op op, Value* a, Value* by);
   Value* to_integer(Value* a);
 
-  // A type as wide as `like`: itself, or a vector.
+  // The type itself, or a vector of it where `like` is a vector.
   ::llvm::Type* shaped(::llvm::Type* type, Value* like);
   // If one is a vector, all become vectors.
   void level(Values& values);

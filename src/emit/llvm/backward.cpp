@@ -1,156 +1,253 @@
+// The backward kernel: P and dS of one tile of queries and one block of keys, and its part of dQ.
+//
+// In: a spec. Out: a module whose function `kernel` does this. Read BackwardEmitter::emit() first:
+// it lists the steps.
+//
+// With K, V the block's keys and values, Q the tile's queries (multiplied with the scale), dO the
+// gradient of its outputs, and lse and delta of its queries:
+//
+//   s   = K Q^T                                        multiply_queries
+//   dP  = V dO^T                                       multiply_dout
+//   s'  = log2(e) * mod(s)                             differentiate
+//   P   = 2^(s' - log2(e) * lse), 0 where hidden       differentiate
+//   dS  = P * (dP - delta), then through mod':         differentiate
+//         dscore = mod'(s) dS; contributions to captures' gradients
+//   dQ += K^T dS, still without the scale              add_keys
+//
+// delta = rowsum(dO * O) - dlse comes from outside, and dV += P dO, dK += dS Q are made of P and dS
+// afterwards (plan/reduce_kernel.h). Names: `probabilities` is s and then P, `dscores` is dP and
+// then dS, `lse2` is log2(e) * lse. All are transposed: rows of keys or dims, queries in the lanes.
 #include "emit/llvm/backward.h"
 
-#include <llvm/IR/Module.h>
-
-#include <algorithm>
+#include <memory>
 #include <numbers>
+#include <utility>
 
-#include "emit/llvm/power.h"
+#include "emit/llvm/exp2.h"
+#include "emit/llvm/kernel_function.h"
+#include "emit/llvm/products.h"
 #include "emit/llvm/tile.h"
-#include "plan/separable.h"
+#include "plan/mod_plan.h"
 
 namespace treadle::emit::llvm {
 namespace {
 
-// What a pair gives to a capture, and where: kept for the caller to add in order.
-void store_contributions(Builder& build, TileEmitter& tile, const plan::BackwardKernelSpec& spec,
-                         const std::vector<ModEmitter::Result>& results, Value* visible, Value* i,
-                         int v) {
-  Value* amounts = tile.pointer(offsetof(plan::BackwardKernelArgs, contribution_values));
-  Value* places = tile.pointer(offsetof(plan::BackwardKernelArgs, contribution_offsets));
-  Value* strides = tile.pointer(offsetof(plan::BackwardKernelArgs, gradient_strides));
-  Value* apart = tile.word(offsetof(plan::BackwardKernelArgs, contribution_stride));
-  ::llvm::VectorType* words = build.vector(build.getInt64Ty());
-  const auto output = [&](int n) {
-    return build.splat(results[static_cast<std::size_t>(n)].value);
-  };
-  std::int64_t stride = 0;
-  for (std::size_t c = 0; c < spec.derivative.contributions.size(); ++c) {
-    const ir::Contribution& contribution = spec.derivative.contributions[c];
-    Value* counts = output(contribution.when);
-    if (visible != nullptr) counts = build.CreateAnd(counts, visible);
-    Value* amount = build.CreateSelect(counts, output(contribution.value), build.numbers(0));
-    Value* first = build.CreateMul(apart, build.index(static_cast<std::int64_t>(c)));
-    Value* row = build.CreateAdd(build.CreateMul(i, build.index(spec.plan.width())),
-                                 build.index(v * build.lanes()));
-    Value* at = build.CreateAdd(first, row);
-    build.store(amount, build.element(build.real(), amounts, at));
+using plan::TileArgs;
+using Args = plan::BackwardKernelArgs;
 
-    const auto place = [&] {
-      Value* sum = ::llvm::Constant::getNullValue(words);
-      for (std::size_t axis = 0; axis < contribution.index.size(); ++axis) {
-        const std::int64_t which = stride + static_cast<std::int64_t>(axis);
-        Value* step = build.load(build.getInt64Ty(),
-                                 build.element(build.getInt64Ty(), strides, build.index(which)));
-        Value* wide = build.CreateSExtOrTrunc(output(contribution.index[axis]), words);
-        sum = build.CreateAdd(sum, build.CreateMul(wide, build.splat(step)));
-      }
-      return sum;
+class BackwardEmitter {
+ public:
+  explicit BackwardEmitter(const plan::BackwardKernelSpec& spec);
+
+  Module emit() &&;
+
+ private:
+  using Outputs = std::vector<ModEmitter::Result>;
+
+  // Key i (an i64) against vector v of the queries.
+  struct Pair {
+    Value* i = nullptr;
+    int v = 0;
+  };
+  struct Mods {
+    std::unique_ptr<ModEmitter> score, derivative, mask;
+  };
+  struct Rows {
+    Value *probabilities = nullptr, *dscores = nullptr;  // addresses
+    Values lse2, delta;                                  // by vector
+  };
+
+  void multiply_queries();
+  void multiply_dout();
+  void differentiate();
+  void add_keys();
+
+  Mods prepare_mods();
+  Rows load_rows();
+  void differentiate_pair(const Mods& mods, const Rows& rows, const Pair& pair);
+  void store_contributions(const Outputs& outputs, Value* visible, const Pair& pair);
+  Value* gradient_offset(const Outputs& outputs, const ir::Contribution& contribution,
+                         Value* strides, std::int64_t first_stride);
+  Value* output(const Outputs& outputs, int number) {
+    return build_.splat(outputs[static_cast<std::size_t>(number)].value);
+  }
+
+  const plan::BackwardKernelSpec& spec_;
+  const plan::TilePlan& plan_;
+  plan::ModPlan derivative_;
+  KernelFunction<Args> kernel_;
+  Builder& build_;
+  TileEmitter tile_;
+  Value *keys_, *dscores_;
+};
+
+BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
+    : spec_(spec),
+      plan_(spec.plan),
+      derivative_(plan::plan_mod(spec.derivative.graph, spec.derivative_facts,
+                                 spec.derivative.contributions)),
+      kernel_("backward", plan_.target, plan_.compute),
+      build_(kernel_.build()),
+      tile_(build_, plan_, kernel_.args().address()),
+      keys_(tile_.args()[&TileArgs::keys]),
+      dscores_(kernel_.args()[&Args::dscores]) {}
+
+Module BackwardEmitter::emit() && {
+  multiply_queries();
+  multiply_dout();
+  differentiate();
+  add_keys();
+  return std::move(kernel_).finish();
+}
+
+void BackwardEmitter::multiply_queries() {
+  Value* scores = kernel_.args()[&Args::probabilities];
+  Value* queries = tile_.args()[&TileArgs::queries];
+  multiply(build_, plan_,
+           {.a = keys_, .b = queries, .c = scores, .keys = tile_.count(), .dim = plan_.dim});
+}
+
+void BackwardEmitter::multiply_dout() {
+  Value* dout = kernel_.args()[&Args::dout];
+  Value* values = tile_.args()[&TileArgs::values];
+  multiply(build_, plan_,
+           {.a = values, .b = dout, .c = dscores_, .keys = tile_.count(), .dim = plan_.value_dim});
+}
+
+BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
+  Mods mods;
+  if (spec_.score.kind != plan::ScoreForm::Kind::plain) {
+    mods.score = tile_.prepare(plan::plan_mod(spec_.score.graph, spec_.score_facts), plan_.compute,
+                               tile_.args()[&TileArgs::score_captures]);
+  }
+  if (spec_.derives()) {
+    mods.derivative =
+        tile_.prepare(derivative_, plan_.compute, kernel_.args()[&Args::derivative_captures]);
+  }
+  if (spec_.masked) {
+    mods.mask = tile_.prepare(plan::plan_mod(spec_.mask, spec_.mask_facts), DType::f64,
+                              tile_.args()[&TileArgs::mask_captures]);
+  }
+  return mods;
+}
+
+BackwardEmitter::Rows BackwardEmitter::load_rows() {
+  Rows rows;
+  rows.probabilities = kernel_.args()[&Args::probabilities];
+  rows.dscores = kernel_.args()[&Args::dscores];
+  for (int v = 0; v < plan_.vectors; ++v) {
+    rows.lse2.push_back(tile_.load(kernel_.args()[&Args::lse2], v));
+    rows.delta.push_back(tile_.load(kernel_.args()[&Args::delta], v));
+  }
+  return rows;
+}
+
+void BackwardEmitter::differentiate() {
+  const Mods mods = prepare_mods();
+  const Rows rows = load_rows();
+  tile_.for_keys([&](Value* i, Value* kv) {
+    for (ModEmitter* mod : {mods.score.get(), mods.derivative.get(), mods.mask.get()})
+      if (mod != nullptr) mod->key(kv, i);
+    for (int v = 0; v < plan_.vectors; ++v) differentiate_pair(mods, rows, {.i = i, .v = v});
+  });
+}
+
+void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, const Pair& pair) {
+  const auto v = static_cast<std::size_t>(pair.v);
+  Value* probability_at = tile_.at(rows.probabilities, pair.i, pair.v);
+  Value* dscore_at = tile_.at(rows.dscores, pair.i, pair.v);
+  Value* plain = build_.load(build_.reals(), probability_at);
+  Value* poison = nullptr;
+  Value* score = plain;
+  if (mods.score) score = tile_.modified(*mods.score, spec_.score.kind, pair.v, plain, poison);
+  Value* probability =
+      exp2_below(build_, build_.CreateFSub(score, rows.lse2[v]), build_.numbers(0));
+  Value* dprobability = build_.load(build_.reals(), dscore_at);
+  Value* dscore = build_.CreateFMul(probability, build_.CreateFSub(dprobability, rows.delta[v]));
+  Outputs outputs;
+  if (mods.derivative) {
+    // Scores of a mod that only adds are in powers of two.
+    const bool general = spec_.score.kind == plan::ScoreForm::Kind::general;
+    Value* natural = general ? plain : build_.CreateFMul(plain, build_.numbers(std::numbers::ln2));
+    outputs = mods.derivative->pair(pair.v, natural, dscore);
+    dscore = output(outputs, 0);
+  }
+  Value* visible = nullptr;
+  if (mods.mask) {
+    const ModEmitter::Result seen = mods.mask->pair(pair.v, nullptr).front();
+    visible = build_.splat(seen.value);
+    probability = build_.CreateSelect(visible, probability, build_.numbers(0));
+    dscore = build_.CreateSelect(visible, dscore, build_.numbers(0));
+    poison = tile_.visible_poison(poison, visible, seen.poison);
+  }
+  build_.store(probability, probability_at);
+  build_.store(dscore, dscore_at);
+  if (mods.derivative) store_contributions(outputs, visible, pair);
+  if (poison != nullptr) tile_.report(poison);
+}
+
+// A contribution's offset in its gradient: the sum of its indices times the strides.
+Value* BackwardEmitter::gradient_offset(const Outputs& outputs,
+                                        const ir::Contribution& contribution, Value* strides,
+                                        std::int64_t first_stride) {
+  ::llvm::Type* int64 = build_.getInt64Ty();
+  ::llvm::VectorType* offsets = build_.vector(int64);
+  Value* sum = ::llvm::Constant::getNullValue(offsets);
+  for (std::size_t axis = 0; axis < contribution.index.size(); ++axis) {
+    const std::int64_t number = first_stride + static_cast<std::int64_t>(axis);
+    Value* stride = build_.load(int64, build_.element(int64, strides, build_.index(number)));
+    Value* index = build_.CreateSExtOrTrunc(output(outputs, contribution.index[axis]), offsets);
+    sum = build_.CreateAdd(sum, build_.CreateMul(index, build_.splat(stride)));
+  }
+  return sum;
+}
+
+// What the pair adds to the gradients of captures, and where; the caller adds it in order.
+void BackwardEmitter::store_contributions(const Outputs& outputs, Value* visible,
+                                          const Pair& pair) {
+  Value* values = kernel_.args()[&Args::contribution_values];
+  Value* offsets = kernel_.args()[&Args::contribution_offsets];
+  Value* strides = kernel_.args()[&Args::gradient_strides];
+  Value* between = kernel_.args()[&Args::contribution_stride];
+  ::llvm::Type* int64 = build_.getInt64Ty();
+  std::int64_t first_stride = 0;
+  for (std::size_t c = 0; c < spec_.derivative.contributions.size(); ++c) {
+    const ir::Contribution& contribution = spec_.derivative.contributions[c];
+    Value* counts = output(outputs, contribution.when);
+    if (visible != nullptr) counts = build_.CreateAnd(counts, visible);
+    Value* value =
+        build_.CreateSelect(counts, output(outputs, contribution.value), build_.numbers(0));
+    Value* first = build_.CreateMul(between, build_.index(static_cast<std::int64_t>(c)));
+    Value* row = build_.CreateAdd(build_.CreateMul(pair.i, build_.index(plan_.width())),
+                                  build_.index(pair.v * build_.lanes()));
+    Value* at = build_.CreateAdd(first, row);
+    build_.store(value, build_.element(build_.real(), values, at));
+
+    const auto offset = [&] {
+      return gradient_offset(outputs, contribution, strides, first_stride);
     };
-    if (!plan::is_separable(spec.derivative.graph, contribution)) {
-      build.store(place(), build.element(build.getInt64Ty(), places, at));
+    const auto store_all = [&] { build_.store(offset(), build_.element(int64, offsets, at)); };
+    if (!derivative_.separable[c]) {
+      store_all();
     } else {
-      build.when(
-          build.CreateICmpEQ(i, build.index(0)),
-          [&] { build.store(place(), build.element(build.getInt64Ty(), places, at)); }, true);
-      if (v == 0) {
-        Value* key = build.CreateAdd(build.CreateAdd(first, build.index(spec.plan.width())), i);
-        build.store(build.CreateExtractElement(place(), build.index(0)),
-                    build.element(build.getInt64Ty(), places, key));
+      build_.when(build_.CreateICmpEQ(pair.i, build_.index(0)), store_all, true);
+      if (pair.v == 0) {  // of the first query, for each key
+        Value* key = build_.CreateAdd(build_.CreateAdd(first, build_.index(plan_.width())), pair.i);
+        build_.store(build_.CreateExtractElement(offset(), build_.index(0)),
+                     build_.element(int64, offsets, key));
       }
     }
-    stride += static_cast<std::int64_t>(contribution.index.size());
+    first_stride += static_cast<std::int64_t>(contribution.index.size());
   }
 }
 
-// For every pair: its weight, and the slope of its score.
-void emit_pairs(Builder& build, TileEmitter& tile, const plan::BackwardKernelSpec& spec) {
-  const bool modifies = spec.score.kind != plan::ScoreForm::Kind::plain;
-  const bool general = spec.score.kind == plan::ScoreForm::Kind::general;
-  std::unique_ptr<ModEmitter> score_mod, derivative, mask;
-  if (modifies) {
-    score_mod = tile.prepare(spec.score.graph, spec.score_facts, spec.plan.compute,
-                             offsetof(plan::TileArgs, score_captures));
-  }
-  if (spec.derives()) {
-    derivative = tile.prepare(spec.derivative.graph, spec.derivative_facts, spec.plan.compute,
-                              offsetof(plan::BackwardKernelArgs, derivative_captures));
-  }
-  if (spec.masked)
-    mask = tile.prepare(spec.mask, spec.mask_facts, DType::f64,
-                        offsetof(plan::TileArgs, mask_captures));
-  Value* weights = tile.pointer(offsetof(plan::BackwardKernelArgs, probabilities));
-  Value* slopes = tile.pointer(offsetof(plan::BackwardKernelArgs, dscores));
-  Values power, delta;
-  for (int v = 0; v < spec.plan.vectors; ++v) {
-    power.push_back(tile.load(tile.pointer(offsetof(plan::BackwardKernelArgs, lse2)), v));
-    delta.push_back(tile.load(tile.pointer(offsetof(plan::BackwardKernelArgs, delta)), v));
-  }
-
-  tile.for_keys([&](Value* i, Value* kv) {
-    for (ModEmitter* mod : {score_mod.get(), derivative.get(), mask.get()})
-      if (mod != nullptr) mod->key(kv, i);
-    for (int v = 0; v < spec.plan.vectors; ++v) {
-      const auto at = static_cast<std::size_t>(v);
-      Value* weight_at = tile.at(weights, i, v);
-      Value* slope_at = tile.at(slopes, i, v);
-      Value* plain = build.load(build.reals(), weight_at);
-      Value* poison = nullptr;
-      Value* score = plain;
-      if (score_mod) score = tile.modified(*score_mod, spec.score.kind, v, plain, poison);
-      Value* weight = power_below(build, build.CreateFSub(score, power[at]), build.numbers(0));
-      Value* incoming = build.load(build.reals(), slope_at);
-      Value* slope = build.CreateFMul(weight, build.CreateFSub(incoming, delta[at]));
-      std::vector<ModEmitter::Result> results;
-      if (derivative) {
-        // Of a mod that only adds, the scores are in powers of two.
-        Value* natural =
-            general ? plain : build.CreateFMul(plain, build.numbers(std::numbers::ln2));
-        results = derivative->pair(v, natural, slope);
-        slope = build.splat(results.front().value);
-      }
-      Value* visible = nullptr;
-      if (mask) {
-        const ModEmitter::Result seen = mask->pair(v, nullptr).front();
-        visible = build.splat(seen.value);
-        weight = build.CreateSelect(visible, weight, build.numbers(0));
-        slope = build.CreateSelect(visible, slope, build.numbers(0));
-        if (poison != nullptr) poison = build.CreateAnd(poison, visible);
-        if (seen.poison != nullptr) {
-          Value* unsure = build.splat(seen.poison);
-          poison = poison == nullptr ? unsure : build.CreateOr(poison, unsure);
-        }
-      }
-      build.store(weight, weight_at);
-      build.store(slope, slope_at);
-      if (derivative) store_contributions(build, tile, spec, results, visible, i, v);
-      if (poison != nullptr) tile.report(poison);
-    }
-  });
+void BackwardEmitter::add_keys() {
+  Value* dq = kernel_.args()[&Args::dq];
+  add(build_, plan_, {.a = keys_, .b = dscores_, .c = dq, .keys = tile_.count(), .dim = plan_.dim});
 }
 
 }  // namespace
 
-Module emit_backward(const plan::BackwardKernelSpec& spec) {
-  Module made = make_module("backward", spec.plan.target);
-  ::llvm::LLVMContext& context = *made.context;
-  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
-                                         {::llvm::PointerType::getUnqual(context)}, false);
-  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.plan.target);
-  Builder build(function, spec.plan.target, spec.plan.compute);
-  TileEmitter tile(build, spec.plan, function->getArg(0));
-
-  Value* keys = tile.pointer(offsetof(plan::TileArgs, keys));
-  Value* slopes = tile.pointer(offsetof(plan::BackwardKernelArgs, dscores));
-  tile.multiply(keys, spec.plan.dim, tile.pointer(offsetof(plan::TileArgs, queries)),
-                tile.pointer(offsetof(plan::BackwardKernelArgs, probabilities)), {});
-  tile.multiply(tile.pointer(offsetof(plan::TileArgs, values)), spec.plan.value_dim,
-                tile.pointer(offsetof(plan::BackwardKernelArgs, dout)), slopes, {});
-  emit_pairs(build, tile, spec);
-  tile.add(keys, spec.plan.dim, slopes, tile.pointer(offsetof(plan::BackwardKernelArgs, dq)),
-           false);
-  build.CreateRetVoid();
-  return made;
-}
+Module emit_backward(const plan::BackwardKernelSpec& spec) { return BackwardEmitter(spec).emit(); }
 
 }  // namespace treadle::emit::llvm

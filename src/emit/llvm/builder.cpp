@@ -1,5 +1,7 @@
-// LLVM traps that are dealt with once, here: functions that do not say how wide their vectors may
-// be are split into narrower ones, and llvm.fma without hardware is a call.
+// Loops, branches and arithmetic that all emitters share.
+//
+// Two traps of LLVM are handled here, once: vectors of a function that does not say how wide they
+// may be are split into narrower ones, and llvm.fma without hardware is a call.
 #include "emit/llvm/builder.h"
 
 #include <llvm/IR/MDBuilder.h>
@@ -30,6 +32,11 @@ Value* Builder::fma(Value* a, Value* b, Value* c) {
   return CreateIntrinsic(::llvm::Intrinsic::fma, {a->getType()}, {a, b, c});
 }
 
+Value* Builder::vector_at(Value* array, Value* row, std::int64_t width, int v) {
+  Value* first = CreateNSWAdd(CreateNSWMul(row, index(width)), index(v * lanes_));
+  return element(real(), array, first);
+}
+
 Value* Builder::load(::llvm::Type* type, Value* address) {
   const auto bytes = type->getScalarSizeInBits() / 8;
   return CreateAlignedLoad(type, address, ::llvm::Align(bytes));
@@ -51,18 +58,18 @@ Values Builder::loop(Value* begin, Value* end, std::int64_t step, const Values& 
   SetInsertPoint(inside);
   ::llvm::PHINode* i = CreatePHI(getInt64Ty(), 2);
   i->addIncoming(begin, before);
-  std::vector<::llvm::PHINode*> turn;
+  std::vector<::llvm::PHINode*> phis;
   Values now;
   for (Value* value : carried) {
-    turn.push_back(CreatePHI(value->getType(), 2));
-    turn.back()->addIncoming(value, before);
-    now.push_back(turn.back());
+    phis.push_back(CreatePHI(value->getType(), 2));
+    phis.back()->addIncoming(value, before);
+    now.push_back(phis.back());
   }
   const Values next = body(i, now);
   ::llvm::BasicBlock* last = GetInsertBlock();
   Value* following = CreateNSWAdd(i, index(step));
   i->addIncoming(following, last);
-  for (std::size_t n = 0; n < turn.size(); ++n) turn[n]->addIncoming(next[n], last);
+  for (std::size_t n = 0; n < phis.size(); ++n) phis[n]->addIncoming(next[n], last);
   CreateCondBr(CreateICmpSLT(following, end), inside, after);
 
   SetInsertPoint(after);

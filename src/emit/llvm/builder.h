@@ -1,11 +1,11 @@
 // A Builder: LLVM's, with the few shapes that every kernel is made of.
 //
 //   Builder build(function, target, DType::f32);
-//   Value* sum = build.fma(a, b, c);                       // a * b + c, one rounding where there
-//   is FMA build.loop(begin, end, 4, {zero}, [&](Value* i, Values carried) -> Values { ... });
+//   Value* sum = build.fma(a, b, c);          // a * b + c, with one rounding where there is FMA
+//   build.loop(begin, end, 4, {zero}, [&](Value* i, const Values& carried) -> Values { ... });
 //
-// `real` is the float of the arithmetic, f32 or f64; a vector holds as many as the target's vectors
-// do.
+// `real` is the float of the arithmetic, f32 or f64; a vector has as many of them as fill the
+// target's vectors.
 #pragma once
 
 #include <llvm/IR/IRBuilder.h>
@@ -60,16 +60,17 @@ class Builder : public ::llvm::IRBuilder<> {
   Value* element(::llvm::Type* type, Value* array, Value* at) {
     return CreateInBoundsGEP(type, array, at);
   }
+  // Vector v of row `row` (an i64) of an array of rows of `width` floats: its address.
+  Value* vector_at(Value* array, Value* row, std::int64_t width, int v);
   // Memory that is aligned only as its elements are.
   Value* load(::llvm::Type* type, Value* address);
   void store(Value* value, Value* address);
 
-  // for (i = begin; i < end; i += step) carried = body(i, carried). Gives what the last turn
-  // carried.
+  // for (i = begin; i < end; i += step) carried = body(i, carried); returns carried.
   using Body = std::function<Values(Value* i, const Values& carried)>;
   Values loop(Value* begin, Value* end, std::int64_t step, const Values& carried, const Body& body);
   void loop(Value* begin, Value* end, std::int64_t step, const std::function<void(Value*)>& body);
-  // if (condition) body(), expected to be seldom where `rare`.
+  // if (condition) body(); `rare`: the condition is expected to be false.
   void when(Value* condition, const std::function<void()>& body, bool rare = false);
 
  private:
@@ -78,7 +79,7 @@ class Builder : public ::llvm::IRBuilder<> {
   int lanes_;
 };
 
-// A function of this type in the module, with what every kernel promises: no exceptions, and
+// A function of this type in the module, with the attributes of every kernel: no exceptions, and
 // vectors as wide as the target's.
 ::llvm::Function* make_function(::llvm::Module& module, std::string_view name,
                                 ::llvm::FunctionType* type, const plan::Target& target);

@@ -1,3 +1,7 @@
+// Reads of captured buffers: addresses, bounds and conversion.
+//
+// In: a slot and indices. Out: the element as a value of the graph, and its poison. Read read()
+// first.
 #include "emit/llvm/captures.h"
 
 #include <llvm/IR/Module.h>
@@ -9,7 +13,7 @@
 namespace treadle::emit::llvm {
 namespace {
 
-// No kernel writes to a captured buffer: a read may be made earlier, or once for several.
+// No kernel writes to a captured buffer: LLVM may move reads and join equal ones.
 Value* invariant(Builder& build, Value* load) {
   auto* instruction = ::llvm::cast<::llvm::Instruction>(load);
   instruction->setMetadata(::llvm::LLVMContext::MD_invariant_load,
@@ -22,11 +26,11 @@ Value* invariant(Builder& build, Value* load) {
 Captures::Captures(Arithmetic& ops, const ir::Graph& graph, const plan::ModFacts& facts)
     : ops_(ops), build_(ops.build()), graph_(graph), facts_(facts) {}
 
-void Captures::bind(Value* words) {
+void Captures::bind(Value* descriptors) {
   buffers_.clear();
-  std::int64_t word = 0;
+  std::int64_t next_word = 0;
   const auto next = [&](::llvm::Type* type) {
-    Value* address = build_.element(build_.getInt64Ty(), words, build_.index(word++));
+    Value* address = build_.element(build_.getInt64Ty(), descriptors, build_.index(next_word++));
     return invariant(build_, build_.CreateAlignedLoad(type, address, ::llvm::Align(8)));
   };
   for (std::size_t slot = 0; slot < graph_.slots().size(); ++slot) {
@@ -81,7 +85,7 @@ Value* Captures::inside(const Buffer& buffer, const Indices& indices) {
     Value* index = indices[axis].at.value;
     Value* size = buffer.sizes[axis];
     if (index->getType()->isVectorTy()) size = build_.splat(size);
-    Value* here = build_.CreateICmpULT(index, size);  // also refuses negative ones
+    Value* here = build_.CreateICmpULT(index, size);  // false for negative ones, too
     if (here->getType() != all->getType()) {
       here = build_.splat(here);
       all = build_.splat(all);
@@ -91,7 +95,7 @@ Value* Captures::inside(const Buffer& buffer, const Indices& indices) {
   return all;
 }
 
-Value* Captures::element_of_nothing() {
+Value* Captures::zero_element() {
   constexpr const char* name = "treadle.nothing";
   ::llvm::Module* module = build_.GetInsertBlock()->getModule();
   ::llvm::Type* type = build_.getInt64Ty();
@@ -105,12 +109,12 @@ Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
   Value* poison = nullptr;
   if (ops_.checked() && !indices.empty()) {
     Value* good = inside(buffer(slot), indices);
-    Value* nothing = element_of_nothing();
+    Value* zero = zero_element();
     if (where->getType()->isVectorTy()) {
-      nothing = build_.splat(nothing);
+      zero = build_.splat(zero);
       good = build_.splat(good);
     }
-    where = build_.CreateSelect(good, where, nothing);
+    where = build_.CreateSelect(good, where, zero);
     poison = build_.CreateNot(good);
     for (const Index& index : indices) poison = ops_.either(poison, index.at.poison);
   }
@@ -135,10 +139,10 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
     return build_.CreateMaskedLoad(vector, first, ::llvm::Align(bytes), active,
                                    ::llvm::Constant::getNullValue(vector));
   };
-  // Without such an instruction a masked load is a branch per lane, which only the last tile should
-  // pay for.
+  // Without such an instruction a masked load is a branch per lane; only the last tile should pay
+  // for that.
   const plan::Target& target = build_.target();
-  const bool has_masked = target.scale || (target.vector_bytes >= 32 && bytes >= 4);
+  const bool has_masked = target.avx512 || (target.masked_loads && bytes >= 4);
   Value* raw;
   if (has_masked) {
     raw = masked();

@@ -1,12 +1,13 @@
 // The captured buffers of a graph: where they are, and their elements as values of the graph.
 //
 //   Captures captures(ops, graph, facts);
-//   captures.bind(words);                             // addresses, sizes and strides; its place
-//   must dominate every read Result bias = captures.read(slot, indices);       // a load if all
-//   indices are scalars, else a gather
+//   captures.bind(descriptors);                    // addresses, sizes and strides; every read must
+//                                                  // come after it
+//   Result bias = captures.read(slot, indices);    // a load if all indices are scalars, else a
+//                                                  // gather
 //
-// With facts.checked a read outside of its buffer reads a zero that lies elsewhere, and is
-// poisoned. So nothing outside is ever touched, not even of a buffer that has no element.
+// With facts.checked a read outside its buffer reads a zero from elsewhere and is poisoned, so
+// memory outside is never touched, not even for a buffer without elements.
 #pragma once
 
 #include <span>
@@ -21,8 +22,8 @@ class Captures {
  public:
   using Result = Arithmetic::Result;
 
-  // An index and how often it changes: what changes seldom is added up first, so that loops need
-  // not do it again.
+  // An index and how often it changes: parts of an address that change rarely are added first, and
+  // so outside of the loops.
   struct Index {
     Result at;
     plan::Level level = plan::Level::pair;
@@ -31,18 +32,20 @@ class Captures {
 
   Captures(Arithmetic& ops, const ir::Graph& graph, const plan::ModFacts& facts);
 
-  void bind(Value* words);
+  // The address of plan::capture_descriptors().
+  void bind(Value* descriptors);
 
   Result read(std::int32_t slot, const Indices& indices);
 
-  // Unchecked: a pointer, or a vector of them.
+  // A pointer or a vector of pointers, whether inside the buffer or not.
   Value* address(std::int32_t slot, const Indices& indices);
 
-  // As many elements as there are lanes, side by side from `first` on or, backwards, down from it;
-  // where not `active` nothing is read. `full` says whether all are active.
+  // As many contiguous elements as there are lanes, from address `first` up or, backwards, down;
+  // lanes that are not `active` read nothing. `full` says whether all are active.
   Value* read_lanes(std::int32_t slot, Value* first, Value* active, Value* full, bool backwards);
 
-  // An element as it lies in memory, floats of 16 bits as integers; and as a value of the graph.
+  // The type of an element in memory, where 16-bit floats are integers; and an element that was
+  // loaded as this type, as a value of the graph.
   [[nodiscard]] ::llvm::Type* element(std::int32_t slot);
   Value* convert(std::int32_t slot, Value* raw);
 
@@ -50,15 +53,15 @@ class Captures {
   struct Buffer {
     DType dtype = DType::f32;
     Value* data = nullptr;
-    Values sizes;    // as the graph's integers; only if reads are checked
-    Values strides;  // i64; 1 where that is known
+    Values sizes;    // as the graph's integers
+    Values strides;  // i64; the constant 1 where that is known
   };
 
   [[nodiscard]] Buffer& buffer(std::int32_t slot) {
     return buffers_[static_cast<std::size_t>(slot)];
   }
   Value* inside(const Buffer& buffer, const Indices& indices);
-  Value* element_of_nothing();
+  Value* zero_element();
 
   Arithmetic& ops_;
   Builder& build_;

@@ -1,3 +1,7 @@
+// bf16, f16, f32 and f64 into each other, with integer arithmetic where the target lacks f16.
+//
+// In: a loaded value, or one to be stored. Out: the same number in another type. Read from_stored()
+// and to_stored() first.
 #include "emit/llvm/convert.h"
 
 namespace treadle::emit::llvm {
@@ -14,82 +18,82 @@ class Converter {
  public:
   Converter(Builder& build, ::llvm::Type* like)
       : build_(build),
-        words_(shaped(like, build.getInt32Ty())),
-        halves_(shaped(like, build.getInt16Ty())),
+        int32s_(shaped(like, build.getInt32Ty())),
+        int16s_(shaped(like, build.getInt16Ty())),
         singles_(shaped(like, build.getFloatTy())),
         doubles_(shaped(like, build.getDoubleTy())) {}
 
   Value* widen_bf16(Value* stored) {
-    return build_.CreateBitCast(build_.CreateShl(build_.CreateZExt(stored, words_), word(16)),
+    return build_.CreateBitCast(build_.CreateShl(build_.CreateZExt(stored, int32s_), int32(16)),
                                 singles_);
   }
 
-  // A half's exponent in a float's place is 112 too small; multiplying repairs it, of subnormals
-  // too.
+  // A half's exponent in a float's place is 112 too small; a multiplication corrects it, also for
+  // subnormals.
   Value* widen_f16(Value* stored) {
     if (build_.target().half) {
-      ::llvm::Type* half = shaped(halves_, build_.getHalfTy());
+      ::llvm::Type* half = shaped(int16s_, build_.getHalfTy());
       return build_.CreateFPExt(build_.CreateBitCast(stored, half), singles_);
     }
-    Value* bits = build_.CreateZExt(stored, words_);
-    Value* sign = build_.CreateShl(build_.CreateAnd(bits, word(0x8000)), word(16));
-    Value* size = build_.CreateShl(build_.CreateAnd(bits, word(0x7fff)), word(13));
+    Value* bits = build_.CreateZExt(stored, int32s_);
+    Value* sign = build_.CreateShl(build_.CreateAnd(bits, int32(0x8000)), int32(16));
+    Value* size = build_.CreateShl(build_.CreateAnd(bits, int32(0x7fff)), int32(13));
     Value* scaled = build_.CreateFMul(build_.CreateBitCast(size, singles_),
                                       ::llvm::ConstantFP::get(singles_, 0x1p112));
-    Value* finite = build_.CreateBitCast(scaled, words_);
-    Value* special = build_.CreateICmpUGE(size, word(0x1f << 23));  // infinity and NaN
+    Value* finite = build_.CreateBitCast(scaled, int32s_);
+    Value* special = build_.CreateICmpUGE(size, int32(0x1f << 23));  // infinity and NaN
     Value* magnitude =
-        build_.CreateSelect(special, build_.CreateOr(size, word(0x7f800000)), finite);
+        build_.CreateSelect(special, build_.CreateOr(size, int32(0x7f800000)), finite);
     return build_.CreateBitCast(build_.CreateOr(sign, magnitude), singles_);
   }
 
   Value* narrow_bf16(Value* single) {
-    Value* bits = build_.CreateBitCast(single, words_);
-    Value* odd = build_.CreateAnd(build_.CreateLShr(bits, word(16)), word(1));
-    Value* rounded = build_.CreateAdd(bits, build_.CreateAdd(odd, word(0x7fff)));
+    Value* bits = build_.CreateBitCast(single, int32s_);
+    Value* odd = build_.CreateAnd(build_.CreateLShr(bits, int32(16)), int32(1));
+    Value* rounded = build_.CreateAdd(bits, build_.CreateAdd(odd, int32(0x7fff)));
     // Rounding could carry a NaN into an infinity.
-    Value* quiet = build_.CreateOr(bits, word(0x400000));
+    Value* quiet = build_.CreateOr(bits, int32(0x400000));
     Value* kept = build_.CreateSelect(build_.CreateFCmpUNO(single, single), quiet, rounded);
-    return build_.CreateTrunc(build_.CreateLShr(kept, word(16)), halves_);
+    return build_.CreateTrunc(build_.CreateLShr(kept, int32(16)), int16s_);
   }
 
   Value* narrow_f16(Value* single) {
     if (build_.target().half) {
-      ::llvm::Type* half = shaped(halves_, build_.getHalfTy());
-      return build_.CreateBitCast(build_.CreateFPTrunc(single, half), halves_);
+      ::llvm::Type* half = shaped(int16s_, build_.getHalfTy());
+      return build_.CreateBitCast(build_.CreateFPTrunc(single, half), int16s_);
     }
-    Value* bits = build_.CreateBitCast(single, words_);
-    Value* size = build_.CreateAnd(bits, word(0x7fffffff));
-    Value* sign = build_.CreateLShr(build_.CreateXor(bits, size), word(16));
-    Value* odd = build_.CreateAnd(build_.CreateLShr(size, word(13)), word(1));
-    Value* rebased = build_.CreateSub(build_.CreateAdd(size, build_.CreateAdd(odd, word(0xfff))),
-                                      word(112u << 23));
-    Value* normal = build_.CreateLShr(rebased, word(13));
+    Value* bits = build_.CreateBitCast(single, int32s_);
+    Value* size = build_.CreateAnd(bits, int32(0x7fffffff));
+    Value* sign = build_.CreateLShr(build_.CreateXor(bits, size), int32(16));
+    Value* odd = build_.CreateAnd(build_.CreateLShr(size, int32(13)), int32(1));
+    Value* rebased = build_.CreateSub(build_.CreateAdd(size, build_.CreateAdd(odd, int32(0xfff))),
+                                      int32(112u << 23));
+    Value* normal = build_.CreateLShr(rebased, int32(13));
     // Beside 1/2 the last bit of a float is that of a subnormal half: the addition rounds.
     Value* beside = build_.CreateFAdd(build_.CreateBitCast(size, singles_),
                                       ::llvm::ConstantFP::get(singles_, 0.5));
-    Value* small = build_.CreateSub(build_.CreateBitCast(beside, words_), word(0x3f000000));
+    Value* small = build_.CreateSub(build_.CreateBitCast(beside, int32s_), int32(0x3f000000));
     Value* magnitude =
-        build_.CreateSelect(build_.CreateICmpULT(size, word(0x38800000)), small, normal);
+        build_.CreateSelect(build_.CreateICmpULT(size, int32(0x38800000)), small, normal);
     Value* infinite =
-        build_.CreateSelect(build_.CreateFCmpUNO(single, single), word(0x7e00), word(0x7c00));
+        build_.CreateSelect(build_.CreateFCmpUNO(single, single), int32(0x7e00), int32(0x7c00));
     magnitude =
-        build_.CreateSelect(build_.CreateICmpUGE(size, word(0x47800000)), infinite, magnitude);
-    return build_.CreateTrunc(build_.CreateOr(sign, magnitude), halves_);
+        build_.CreateSelect(build_.CreateICmpUGE(size, int32(0x47800000)), infinite, magnitude);
+    return build_.CreateTrunc(build_.CreateOr(sign, magnitude), int16s_);
   }
 
-  // A float that rounds to 16 bits as the double would: where it is not exact its last bit says so.
+  // A float that rounds to 16 bits as the double would: rounded to odd.
   Value* odd_single(Value* twofold) {
     Value* single = build_.CreateFPTrunc(twofold, singles_);
     Value* back = build_.CreateFPExt(single, doubles_);
-    Value* bits = build_.CreateBitCast(single, words_);
+    Value* bits = build_.CreateBitCast(single, int32s_);
     const auto size = [&](Value* x) {
       return build_.CreateUnaryIntrinsic(::llvm::Intrinsic::fabs, x);
     };
     Value* larger = build_.CreateFCmpOGT(size(back), size(twofold));
-    Value* below = build_.CreateSelect(larger, build_.CreateSub(bits, word(1)), bits);
+    Value* below = build_.CreateSelect(larger, build_.CreateSub(bits, int32(1)), bits);
     Value* inexact = build_.CreateFCmpONE(back, twofold);
-    Value* odd = build_.CreateSelect(inexact, build_.CreateOr(below, word(1)), bits);
+    Value* odd = build_.CreateSelect(inexact, build_.CreateOr(below, int32(1)), bits);
     return build_.CreateBitCast(odd, singles_);
   }
 
@@ -97,10 +101,10 @@ class Converter {
   Value* to_single(Value* twofold) { return build_.CreateFPTrunc(twofold, singles_); }
 
  private:
-  ::llvm::Constant* word(std::uint32_t value) { return ::llvm::ConstantInt::get(words_, value); }
+  ::llvm::Constant* int32(std::uint32_t value) { return ::llvm::ConstantInt::get(int32s_, value); }
 
   Builder& build_;
-  ::llvm::Type *words_, *halves_, *singles_, *doubles_;
+  ::llvm::Type *int32s_, *int16s_, *singles_, *doubles_;
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Which emitter makes which kind of kernel.
+//
+// In: a spec of any kind. Out: a module.
 #include "emit/llvm/emit.h"
 
 #include "emit/llvm/backward.h"

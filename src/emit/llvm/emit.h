@@ -1,4 +1,4 @@
-// From a kernel's description to a module of LLVM IR: the one way into this folder.
+// From a kernel's description to a module of LLVM IR: the entry to this folder.
 #pragma once
 
 #include "emit/llvm/module.h"

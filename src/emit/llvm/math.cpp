@@ -1,3 +1,6 @@
+// Which function computes an operation: in line, glibc's for vectors, or the C library's.
+//
+// In: an operation and its operands. Out: the result. Read emit_math() first.
 #include "emit/llvm/math.h"
 
 #include <fmt/format.h>
@@ -36,13 +39,6 @@ std::string name_in_c(Op op, ::llvm::Type* type) {
   return fmt::format("{}{}", ir::info(op).text, type->getScalarType()->isFloatTy() ? "f" : "");
 }
 
-// Bytes of the vectors that libmvec takes: those of the processor, whatever the width of the
-// kernel's.
-unsigned register_bytes(const plan::Target& target) {
-  if (target.scale) return 64;  // AVX-512
-  return static_cast<unsigned>(std::min(target.vector_bytes, 32));
-}
-
 Value* each_lane(Builder& build, Op op, const Values& operands) {
   Value* result = ::llvm::PoisonValue::get(operands[0]->getType());
   const std::string name = name_in_c(op, operands[0]->getType());
@@ -54,16 +50,19 @@ Value* each_lane(Builder& build, Op op, const Values& operands) {
   return result;
 }
 
-// In pieces of a register: _ZGVdN8v_tanhf takes 8 floats, _ZGVdN4vv_pow two times 4 doubles.
+// The vector function ABI's letter for vectors of this size: SSE, AVX2 or AVX-512.
+char letter_of(unsigned bytes) { return bytes == 64 ? 'e' : bytes == 32 ? 'd' : 'b'; }
+
+// In pieces of the widest vectors that libmvec takes: _ZGVdN8v_tanhf takes 8 floats, _ZGVdN4vv_pow
+// two times 4 doubles.
 Value* with_libmvec(Builder& build, Op op, const Values& operands) {
   ::llvm::FixedVectorType* type = vector_type(operands[0]);
   const unsigned lanes = type->getNumElements();
   const unsigned size = type->getScalarSizeInBits() / 8;
-  const unsigned bytes = std::min(register_bytes(build.target()), lanes * size);
+  const unsigned bytes = std::min(static_cast<unsigned>(build.target().libmvec), lanes * size);
   const unsigned piece = bytes / size;
-  const std::string name =
-      fmt::format("_ZGV{}N{}{}_{}", bytes == 64 ? 'e' : (bytes == 32 ? 'd' : 'b'), piece,
-                  operands.size() == 2 ? "vv" : "v", name_in_c(op, type));
+  const std::string name = fmt::format("_ZGV{}N{}{}_{}", letter_of(bytes), piece,
+                                       operands.size() == 2 ? "vv" : "v", name_in_c(op, type));
   ::llvm::SmallVector<Value*> results;
   for (unsigned begin = 0; begin < lanes; begin += piece) {
     ::llvm::SmallVector<int> part(piece);
@@ -107,8 +106,8 @@ Value* emit_math(Builder& build, Op op, const Values& operands) {
   if (!type->isVectorTy()) return call(build, name_in_c(op, type), operands);
   if (is_inline(op) && type->getScalarType()->isFloatTy()) return in_line(build, op, operands[0]);
   const bool fills_register = type->getPrimitiveSizeInBits() >= 128;
-  return build.target().libmvec && fills_register ? with_libmvec(build, op, operands)
-                                                  : each_lane(build, op, operands);
+  return build.target().libmvec > 0 && fills_register ? with_libmvec(build, op, operands)
+                                                      : each_lane(build, op, operands);
 }
 
 }  // namespace treadle::emit::llvm

@@ -1,7 +1,7 @@
-// Functions of floats: exp, tanh, pow and their kind, of scalars or of vectors, of fp32 or fp64.
+// Functions of floats: exp, tanh, pow and others, of scalars or vectors, of fp32 or fp64.
 //
-// Within 4 ulp of the true value everywhere. Vectors of fp32 have exp2, exp, sigmoid and tanh in
-// line (math_inline.h); the others are glibc's vector functions where the target has them.
+// Within 4 ulp of the true value everywhere. exp2, exp, sigmoid and tanh of fp32 vectors are
+// inlined (math_inline.h); the others are glibc's vector functions where the target has them.
 // Everywhere else, and for scalars, the C library's functions are called.
 #pragma once
 

@@ -1,3 +1,5 @@
+// exp2, exp and tanh of fp32 vectors, as polynomials of a reduced argument.
+//
 // Coefficients are minimax fits of the relative error, rounded to fp32: exp2's by Remez, those of
 // exp and tanh by reweighted least squares in 40 digits on 150 to 200 Chebyshev points; two of
 // tanh's were then moved by single ulps while its error shrank. Errors over all 2^32 floats, of the
@@ -8,9 +10,9 @@
 //   without   1.23   1.22  3.28  2.40
 #include "emit/llvm/math_inline.h"
 
-#include <llvm/IR/IntrinsicsX86.h>
-
 #include <span>
+
+#include "emit/llvm/scale.h"
 
 namespace treadle::emit::llvm {
 namespace {
@@ -34,38 +36,15 @@ Value* clamp(Builder& build, Value* x, double low, double high) {
   return build.CreateSelect(build.CreateFCmpOLT(number(x, high), x), number(x, high), x);
 }
 
-// Added to a number below 2^22 this rounds it to an integer, which then stands in the lowest bits.
+// Added to a number below 2^22 this rounds it to an integer, which is then in the lowest bits.
 constexpr double magic = 0x1.8p23;
 
-struct Rounded {
-  Value* integer;  // as i32
-  Value* real;
-};
-
-Rounded after_magic(Builder& build, Value* sum) {
+Whole after_magic(Builder& build, Value* sum) {
   ::llvm::Type* integers = build.vector(build.getInt32Ty());
   Value* shift = number(sum, magic);
   return {.integer = build.CreateSub(build.CreateBitCast(sum, integers),
                                      build.CreateBitCast(shift, integers)),
           .real = build.CreateFSub(sum, shift)};
-}
-
-// x * 2^n for n in -252 .. 254, with one rounding.
-Value* scale(Builder& build, Value* x, const Rounded& n) {
-  const plan::Target& target = build.target();
-  if (target.scale && target.vector_bytes == 64 && build.lanes() == 16) {
-    return build.CreateIntrinsic(::llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
-                                 {x, n.real, x, build.getInt16(0xffff), build.getInt32(4)});
-  }
-  // 2^n itself may be too large or too small where x * 2^n is not: in two steps.
-  ::llvm::Type* integers = n.integer->getType();
-  const auto power = [&](Value* exponent) {
-    Value* biased = build.CreateAdd(exponent, ::llvm::ConstantInt::get(integers, 127));
-    return build.CreateBitCast(build.CreateShl(biased, 23), x->getType());
-  };
-  Value* half = build.CreateAShr(n.integer, 1);
-  Value* other = build.CreateSub(n.integer, half);
-  return build.CreateFMul(build.CreateFMul(x, power(half)), power(other));
 }
 
 }  // namespace
@@ -75,7 +54,7 @@ Value* inline_exp2(Builder& build, Value* x) {
   static constexpr double c[]{1.0,           0x1.62e430p-1,  0x1.ebfbdap-3, 0x1.c6aed4p-5,
                               0x1.3b2dbcp-7, 0x1.5f456ap-10, 0x1.41d334p-13};
   x = clamp(build, x, -150, 128);
-  const Rounded n = after_magic(build, build.CreateFAdd(x, number(x, magic)));
+  const Whole n = after_magic(build, build.CreateFAdd(x, number(x, magic)));
   return scale(build, polynomial(build, build.CreateFSub(x, n.real), c), n);
 }
 
@@ -86,7 +65,7 @@ Value* inline_exp(Builder& build, Value* x) {
   static constexpr double c[]{1.0,           1.0,           0x1.fffffep-2, 0x1.5554b0p-3,
                               0x1.555674p-5, 0x1.1227b0p-7, 0x1.6bebfap-10};
   x = clamp(build, x, -104, 89);
-  const Rounded n = after_magic(build, build.fma(x, number(x, 0x1.715476p0), number(x, magic)));
+  const Whole n = after_magic(build, build.fma(x, number(x, 0x1.715476p0), number(x, magic)));
   Value* rest = build.fma(n.real, number(x, -ln2_high), x);
   rest = build.fma(n.real, number(x, -ln2_low), rest);
   return scale(build, polynomial(build, rest, c), n);

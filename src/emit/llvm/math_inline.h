@@ -1,4 +1,4 @@
-// Functions of fp32 vectors that are worth having in line: scores go through them.
+// Functions of fp32 vectors that are inlined, because mods apply them to every score.
 #pragma once
 
 #include "emit/llvm/builder.h"

@@ -1,8 +1,9 @@
-// In: a graph; out: its nodes as instructions, each at the place that mod.h names for its level.
-// Read emit() and compute() first.
+// The nodes of a mod's graph as instructions, each emitted where mod.h says for its level.
+//
+// In: a plan (plan/mod_plan.h). Out: instructions. Read emit() and compute() first.
 #include "emit/llvm/mod.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "emit/llvm/mod_state.h"
@@ -15,77 +16,39 @@ using ir::Op;
 using Result = ModEmitter::Result;
 using State = ModEmitter::State;
 
-State::State(Builder& builder, const ir::Graph& mod, const ModOptions& given)
+State::State(Builder& builder, plan::ModPlan mod, const ModOptions& given)
     : build(builder),
-      graph(mod),
+      plan(std::move(mod)),
       options(given),
-      ops(builder, options.facts, options.real),
-      captures(ops, graph, options.facts),
-      on(plan::dependences(graph)),
-      forms(plan::read_forms(graph, on, options.facts)),
-      wanted(static_cast<std::size_t>(graph.size())),
-      uniform(static_cast<std::size_t>(graph.size())),
+      ops(builder, plan.facts, options.real),
+      captures(ops, plan.graph, plan.facts),
+      uniform(plan.graph.size()),
       pairs(uniform),
-      tile(static_cast<std::size_t>(options.vectors), uniform) {
-  mark_wanted();
-}
-
-// What no output needs is not computed: the index of a read in another form than gather is needed
-// only in part.
-void State::mark_wanted() {
-  for (const NodeId output : graph.outputs()) wanted[static_cast<std::size_t>(output)] = true;
-  for (NodeId id = graph.size() - 1; id >= 0; --id) {
-    if (!wanted[static_cast<std::size_t>(id)]) continue;
-    const ir::Node& node = graph[id];
-    const plan::ReadForm form = forms[static_cast<std::size_t>(id)];
-    const bool in_part =
-        node.op == Op::load && form != plan::ReadForm::uniform && form != plan::ReadForm::gather;
-    for (const NodeId operand : node.operands) {
-      if (in_part && operand == node.operands.back()) {
-        want_except(operand,
-                    form == plan::ReadForm::staged ? &plan::Dependence::kv : &plan::Dependence::q);
-      } else {
-        wanted[static_cast<std::size_t>(operand)] = true;
-      }
-    }
-    if (node.op == Op::load && form == plan::ReadForm::staged) staged.push_back(id);
-  }
-}
-
-void State::want_except(NodeId id, bool plan::Dependence::* through) {
-  if (!(on[static_cast<std::size_t>(id)].*through)) {
-    wanted[static_cast<std::size_t>(id)] = true;
-    return;
-  }
-  for (const NodeId operand : graph[id].operands) want_except(operand, through);
-}
+      tile(static_cast<std::size_t>(options.vectors), uniform) {}
 
 Result& State::at(NodeId id, int vector) {
-  const auto node = static_cast<std::size_t>(id);
-  switch (level(id)) {
+  switch (plan.level[id]) {
     case plan::Level::head:
-    case plan::Level::key: return uniform[node];
-    case plan::Level::queries: return tile[static_cast<std::size_t>(vector)][node];
+    case plan::Level::key: return uniform[id];
+    case plan::Level::queries: return tile[static_cast<std::size_t>(vector)][id];
     case plan::Level::pair: break;
   }
-  return pairs[node];
+  return pairs[id];
 }
 
 void State::emit(plan::Level now, int vector) {
-  for (NodeId id = 0; id < graph.size(); ++id) {
-    if (wanted[static_cast<std::size_t>(id)] && level(id) == now)
-      at(id, vector) = compute(id, vector);
-  }
+  for (NodeId id = 0; id < plan.graph.size(); ++id)
+    if (plan.wanted[id] && plan.level[id] == now) at(id, vector) = compute(id, vector);
 }
 
 Result State::compute(NodeId id, int vector) {
-  const ir::Node& node = graph[id];
+  const ir::Node& node = plan.graph[id];
   if (node.op == Op::input) return {.value = input(node.input, vector)};
   if (node.op == Op::constant) return {.value = ops.constant(node)};
   if (node.op == Op::load) return read(id, vector);
   std::vector<Result> operands;
   for (const NodeId operand : node.operands) operands.push_back(at(operand, vector));
-  return ops.apply(graph, id, operands);
+  return ops.apply(plan.graph, id, operands);
 }
 
 Value* State::input(Input input, int vector) {
@@ -106,53 +69,53 @@ Value* State::input(Input input, int vector) {
 }
 
 Result State::read(NodeId id, int vector) {
-  const std::int32_t slot = graph[id].slot;
-  const auto lane = static_cast<std::size_t>(vector);
-  const plan::ReadForm form = forms[static_cast<std::size_t>(id)];
+  const ir::Node& node = plan.graph[id];
+  const std::int32_t slot = node.slot;
+  const auto v = static_cast<std::size_t>(vector);
+  const plan::ReadForm form = plan.read[id];
   switch (form) {
     case plan::ReadForm::uniform:
     case plan::ReadForm::gather: return captures.read(slot, indices(id, vector));
     case plan::ReadForm::lanes:
     case plan::ReadForm::backwards: {
-      Value* first_query = build.CreateExtractElement(q[lane], std::uint64_t{0});
-      Value* last = with(graph[id].operands.back(), vector, Input::q, first_query);
+      Value* first_query = build.CreateExtractElement(q[v], std::uint64_t{0});
+      Value* last = with(node.operands.back(), vector, Input::q, first_query);
       Value* first = captures.address(slot, indices(id, vector, last));
-      return {.value = captures.read_lanes(slot, first, active[lane], full[lane],
+      return {.value = captures.read_lanes(slot, first, active[v], full[v],
                                            form == plan::ReadForm::backwards)};
     }
     case plan::ReadForm::staged: break;
   }
-  const auto number = static_cast<std::size_t>(std::ranges::find(staged, id) - staged.begin());
   ::llvm::Type* type = build.vector(captures.element(slot));
-  Value* raw = build.load(type, scratch_address(number, position, vector));
+  Value* raw = build.load(type, scratch_address(plan.staged_number(id), position, vector));
   return {.value = captures.convert(slot, raw)};
 }
 
 Captures::Indices State::indices(NodeId load, int vector, Value* last) {
   Captures::Indices all;
-  const std::vector<NodeId>& operands = graph[load].operands;
+  const std::vector<NodeId>& operands = plan.graph[load].operands;
   for (std::size_t axis = 0; axis < operands.size(); ++axis) {
     const bool replaced = last != nullptr && axis + 1 == operands.size();
     all.push_back({.at = replaced ? Result{.value = last} : at(operands[axis], vector),
-                   .level = level(operands[axis])});
+                   .level = plan.level[operands[axis]]});
   }
   return all;
 }
 
 Value* State::with(NodeId id, int vector, Input input, Value* value) {
-  const ir::Node& node = graph[id];
-  const plan::Dependence& depends = on[static_cast<std::size_t>(id)];
-  if (!(input == Input::q ? depends.q : depends.kv)) return at(id, vector).value;
+  const ir::Node& node = plan.graph[id];
+  const plan::Dependence& on = plan.on[id];
+  if (!(input == Input::q ? on.q : on.kv)) return at(id, vector).value;
   if (node.op == Op::input) return value;
   std::vector<Result> operands;
   for (const NodeId operand : node.operands) {
     operands.push_back({.value = with(operand, vector, input, value)});
   }
-  return ops.apply(graph, id, operands).value;
+  return ops.apply(plan.graph, id, operands).value;
 }
 
-ModEmitter::ModEmitter(Builder& build, const ir::Graph& graph, const ModOptions& options)
-    : state_(std::make_unique<State>(build, graph, options)) {}
+ModEmitter::ModEmitter(Builder& build, plan::ModPlan plan, const ModOptions& options)
+    : state_(std::make_unique<State>(build, std::move(plan), options)) {}
 ModEmitter::~ModEmitter() = default;
 
 void ModEmitter::head(Value* b, Value* h) {
@@ -166,9 +129,7 @@ void ModEmitter::queries(const Values& q, const Values& active) {
   state_->q.clear();
   state_->full.clear();
   state_->active = active;
-  const bool in_lanes = std::ranges::any_of(state_->forms, [](plan::ReadForm form) {
-    return form == plan::ReadForm::lanes || form == plan::ReadForm::backwards;
-  });
+  const bool in_lanes = state_->plan.reads_lanes();
   for (int v = 0; v < state_->options.vectors; ++v) {
     const auto vector = static_cast<std::size_t>(v);
     state_->q.push_back(state_->ops.from_index(q[vector]));
@@ -177,7 +138,7 @@ void ModEmitter::queries(const Values& q, const Values& active) {
   }
 }
 
-int ModEmitter::staged() const { return static_cast<int>(state_->staged.size()); }
+int ModEmitter::staged() const { return static_cast<int>(state_->plan.staged.size()); }
 
 void ModEmitter::key(Value* kv, Value* position) {
   state_->kv = state_->ops.from_index(kv);
@@ -190,7 +151,8 @@ std::vector<Result> ModEmitter::pair(int vector, Value* score, Value* grad) {
   state_->grad = grad == nullptr ? nullptr : state_->ops.from_real(grad);
   state_->emit(plan::Level::pair, vector);
   std::vector<Result> results;
-  for (const NodeId output : state_->graph.outputs()) results.push_back(state_->at(output, vector));
+  for (const NodeId output : state_->plan.graph.outputs())
+    results.push_back(state_->at(output, vector));
   return results;
 }
 

@@ -1,18 +1,21 @@
 // A mod's graph as code: one tile of queries in the lanes, one key at a time.
 //
-//   ModEmitter mask(build, graph, {.facts = facts, .real = DType::f64, .captures = captures, .vectors =
-//   3}); mask.head(b, h);                          // once: what depends on b and h alone, scalar
-//   mask.queries(q, active);                  // once: what depends on q, a value per vector of the
-//   tile mask.stage(keys, count, most, scratch);   // once per block of keys: reads that run along
-//   kv build.loop(... i ...) {
-//     mask.key(kv, i);                        // per key: what depends on kv alone, scalar
-//     for (int v = 0; v < 3; ++v) mask.pair(v, score)    // the rest, one vector at a time
-//   }
+//   ModEmitter mask(build, plan_mod(graph, facts), {.real = DType::f64, .captures = captures,
+//                                                   .vectors = 3});
+//   mask.head(b, h);                        // once: what depends on b and h alone, as scalars
+//   mask.queries(q, active);                // once: what depends on q, for each vector of the tile
+//   mask.stage(keys, count, most, scratch); // once per block of keys: reads that run along kv
+//   build.loop(begin, end, 1, [&](Value* i) {
+//     mask.key(kv, i);                      // per key: what depends on kv alone, as scalars
+//     for (int v = 0; v < 3; ++v)
+//       mask.pair(v, score);                // the rest, one vector of queries at a time
+//   });
 //
-// So a value is computed as seldom as what it depends on allows, and as a scalar as long as no lane
-// differs. Captured reads become a broadcast (index without q), a vector load (index q + ... or ...
-// - q, consecutive lanes), a transposed tile (index [q, kv], elements along kv side by side) or a
-// gather (read_form.h). Emitting may begin new basic blocks; the builder is left in the last one.
+// So a value is computed as rarely as its inputs allow, and as a scalar as long as no lane differs.
+// When and how is decided in plan/mod_plan.h; here it is only done. A captured read becomes a
+// broadcast (index without q), a vector load (index q + ... or ... - q: the lanes are consecutive),
+// a transposed tile (index [q, kv], contiguous along kv) or a gather. Emitting may begin new basic
+// blocks; the builder is left in the last one.
 //
 // With facts.checked every index is clamped into its buffer and values carry poison by the
 // interpreter's three-valued rules; without, nothing is checked and nothing is poisoned.
@@ -23,13 +26,11 @@
 #include <vector>
 
 #include "emit/llvm/builder.h"
-#include "ir/graph.h"
-#include "plan/mod_facts.h"
+#include "plan/mod_plan.h"
 
 namespace treadle::emit::llvm {
 
 struct ModOptions {
-  plan::ModFacts facts;
   DType real = DType::f32;    // the float of this graph's arithmetic; masks are always f64
   Value* captures = nullptr;  // address of the captures' descriptors (plan/capture_descriptors.h)
   int vectors = 1;            // per tile
@@ -37,18 +38,18 @@ struct ModOptions {
 
 class ModEmitter {
  public:
-  ModEmitter(Builder& build, const ir::Graph& graph, const ModOptions& options);
+  ModEmitter(Builder& build, plan::ModPlan plan, const ModOptions& options);
   ~ModEmitter();
 
   // b, h and kv are i32, q one <lanes x i32> per vector of the tile. Lanes beyond the tile's
-  // queries repeat its last query, and are false in `active` (<lanes x i1>): there nothing is read
-  // that the last query does not read.
+  // queries repeat its last query and are false in `active` (<lanes x i1>): they read nothing that
+  // the last query does not read.
   void head(Value* b, Value* h);
   void queries(const Values& q, const Values& active);
 
-  // Reads along kv, kept in scratch for a block of keys: `staged()` arrays of [most][vectors *
-  // lanes] elements, 8 bytes for each. `keys` is an array of i32 that ascend, `count` (i64) of
-  // them, at most `most`. Only unchecked mods have such reads.
+  // Reads along kv, kept in scratch for a block of keys: `staged()` arrays of
+  // [most][vectors * lanes] elements, 8 bytes for each. `keys` is an array of ascending i32,
+  // `count` (i64) of them, at most `most`. Only unchecked mods have such reads.
   [[nodiscard]] int staged() const;
   void stage(Value* keys, Value* count, std::int64_t most, Value* scratch);
 

@@ -1,7 +1,9 @@
-// Reads along kv. In: a block of keys; out: for each key, what the lanes will want, side by side in
-// the scratch.
+// Reads along kv, done for a whole block of keys before its first pair.
 //
-// A lane's elements for consecutive keys lie side by side in memory, so L lanes times L keys are L
+// In: a block of keys. Out: for each key, what the lanes will read, contiguous in the scratch.
+// Read ModEmitter::stage() first.
+//
+// A lane's elements for consecutive keys are contiguous in memory, so L lanes times L keys are L
 // vector loads and a transpose. Keys with gaps are copied one element at a time.
 #include <llvm/IR/Intrinsics.h>
 
@@ -14,7 +16,7 @@ using State = ModEmitter::State;
 
 Value* State::scratch_address(std::size_t number, Value* place, int vector) {
   const std::int64_t row = std::int64_t{options.vectors} * build.lanes();
-  ::llvm::Type* type = captures.element(graph[staged[number]].slot);
+  ::llvm::Type* type = captures.element(plan.graph[plan.staged[number]].slot);
   Value* array = build.element(build.getInt64Ty(), scratch,
                                build.index(static_cast<std::int64_t>(number) * most * row));
   Value* first = build.CreateNSWMul(place, build.index(row));
@@ -32,10 +34,10 @@ struct Rows {
 };
 
 Rows rows_of(State& state, std::size_t number, int vector, Value* first_key) {
-  const ir::NodeId load = state.staged[number];
-  const ir::Node& node = state.graph[load];
+  const ir::NodeId load = state.plan.staged[number];
+  const ir::Node& node = state.plan.graph[load];
   Builder& build = state.build;
-  // Indices are sure to be good at a key of the block only, so that is where the address is taken.
+  // Indices are known to be inside only at keys of the block, so the address is computed at one.
   Value* at_key = build.CreateTrunc(first_key, state.ops.integer());
   Value* last = state.with(node.operands.back(), vector, ir::Input::kv, at_key);
   Value* first = state.captures.address(node.slot, state.indices(load, vector, last));
@@ -109,13 +111,13 @@ void ModEmitter::stage(Value* keys, Value* count, std::int64_t most, Value* scra
   Builder& build = state.build;
   state.scratch = scratch;
   state.most = most;
-  if (state.staged.empty()) return;
+  if (state.plan.staged.empty()) return;
   build.when(build.CreateICmpSGT(count, build.index(0)), [&] {
-    // A vector's rows one after the other: they may all fall into one set of the cache, which holds
-    // no more than a few.
+    // One vector's rows at a time: all rows may fall into one set of the cache, which holds only a
+    // few of them.
     const Block block{.keys = keys, .count = count};
     Value* first_key = block.key(build, build.index(0));
-    for (std::size_t number = 0; number < state.staged.size(); ++number) {
+    for (std::size_t number = 0; number < state.plan.staged.size(); ++number) {
       for (int v = 0; v < state.options.vectors; ++v) {
         copy_rows(state, rows_of(state, number, v, first_key), block);
       }

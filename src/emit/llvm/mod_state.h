@@ -1,5 +1,4 @@
-// What a ModEmitter holds: for each node how often it is computed, how it is read, and its latest
-// value.
+// What a ModEmitter holds while it walks a plan: the inputs and the latest value of each node.
 #pragma once
 
 #include <vector>
@@ -7,55 +6,45 @@
 #include "emit/llvm/arithmetic.h"
 #include "emit/llvm/captures.h"
 #include "emit/llvm/mod.h"
-#include "plan/dependence.h"
-#include "plan/read_form.h"
+#include "ir/per_node.h"
+#include "plan/mod_plan.h"
 
 namespace treadle::emit::llvm {
 
 struct ModEmitter::State {
-  State(Builder& builder, const ir::Graph& mod, const ModOptions& given);
+  State(Builder& builder, plan::ModPlan mod, const ModOptions& given);
 
   Builder& build;
-  ir::Graph graph;
+  plan::ModPlan plan;
   ModOptions options;
   Arithmetic ops;
   Captures captures;
 
-  // By node.
-  std::vector<plan::Dependence> on;
-  std::vector<plan::ReadForm> forms;
-  std::vector<bool> wanted;
-  std::vector<ir::NodeId> staged;  // the loads of that form
-
   // Inputs as the graph's integers and floats; q, active and full by vector.
   Value *b = nullptr, *h = nullptr, *kv = nullptr, *score = nullptr, *grad = nullptr;
   Values q, active, full;
-  // The key's place in its block, and where staged reads wait for it.
+  // The key's place in its block, and the scratch that holds the staged reads.
   Value *position = nullptr, *scratch = nullptr;
   std::int64_t most = 0;
 
   // Values by level: those of head and key together, those of queries by vector.
-  std::vector<Result> uniform, pairs;
-  std::vector<std::vector<Result>> tile;
+  ir::PerNode<Result> uniform, pairs;
+  std::vector<ir::PerNode<Result>> tile;
 
-  [[nodiscard]] plan::Level level(ir::NodeId id) const {
-    return plan::level_of(on[static_cast<std::size_t>(id)]);
-  }
   Result& at(ir::NodeId id, int vector);
   // Computes the wanted nodes of a level.
   void emit(plan::Level now, int vector);
 
-  // The value of an integer whose plan::coefficient() of `input` is known, were the input another one.
+  // The value that an integer would have if `input` were `value`; its plan::coefficient() of
+  // `input` is known.
   Value* with(ir::NodeId id, int vector, ir::Input input, Value* value);
-  // The indices of a load, `last` in place of the last one's value.
+  // The indices of a load, with `last` in place of the last one's value.
   Captures::Indices indices(ir::NodeId load, int vector, Value* last = nullptr);
-  // Where its element for a key stands in the scratch, the lanes of a vector side by side. `place`
-  // is an i64.
+  // Where a staged load's elements for a key are in the scratch, the lanes of a vector contiguous.
+  // `place` is an i64.
   Value* scratch_address(std::size_t number, Value* place, int vector);
 
  private:
-  void mark_wanted();
-  void want_except(ir::NodeId id, bool plan::Dependence::* through);
   Result compute(ir::NodeId id, int vector);
   Value* input(ir::Input input, int vector);
   Result read(ir::NodeId id, int vector);

@@ -1,3 +1,4 @@
+// LLVM's module and context, which must be freed in this order.
 #include "emit/llvm/module.h"
 
 #include <llvm/Config/llvm-config.h>
@@ -12,7 +13,7 @@ Module::Module() = default;
 Module::Module(Module&&) noexcept = default;
 Module::~Module() = default;
 
-// Member by member the old context would go before the old module that lives in it.
+// Assigned member by member, the old context would be freed before the old module, which needs it.
 Module& Module::operator=(Module&& other) noexcept {
   module = std::move(other.module);
   context = std::move(other.context);

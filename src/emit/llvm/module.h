@@ -1,4 +1,4 @@
-// A module of generated code on its way from emit to jit.
+// A module of generated code, between emit and jit.
 #pragma once
 
 #include <memory>

@@ -1,29 +1,24 @@
+// The loop that speed is measured by: chains of multiply-adds between registers.
+//
+// In: a spec. Out: a module whose function `kernel` runs the loop and says how much it computed.
 #include "emit/llvm/peak.h"
 
-#include <llvm/IR/Module.h>
+#include <utility>
 
-#include <cstddef>
-
-#include "emit/llvm/builder.h"
+#include "emit/llvm/kernel_function.h"
 
 namespace treadle::emit::llvm {
 
+using Args = plan::PeakArgs;
+
 Module emit_peak(const plan::PeakSpec& spec) {
-  Module made = make_module("peak", spec.target);
-  ::llvm::LLVMContext& context = *made.context;
-  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
-                                         {::llvm::PointerType::getUnqual(context)}, false);
-  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
-  Builder build(function, spec.target, spec.compute);
+  KernelFunction<Args> kernel("peak", spec.target, spec.compute);
+  Builder& build = kernel.build();
 
   // Twelve chains hide the latency of every machine's multiply-add and leave room for the operands.
   constexpr int chains = 12, unroll = 8;
-  const auto field = [&](::llvm::Type* t, std::size_t offset) {
-    return build.CreateLoad(t, build.element(build.getInt8Ty(), function->getArg(0),
-                                             build.index(static_cast<std::int64_t>(offset))));
-  };
-  Value* turns = field(build.getInt64Ty(), offsetof(plan::PeakArgs, turns));
-  Value* numbers = field(build.getPtrTy(), offsetof(plan::PeakArgs, numbers));
+  Value* turns = kernel.args()[&Args::turns];
+  Value* numbers = kernel.args()[&Args::numbers];
   const auto number = [&](int i) { return build.element(build.real(), numbers, build.index(i)); };
   Value* factor = build.splat(build.load(build.real(), number(0)));
   Value* summand = build.splat(build.load(build.real(), number(1)));
@@ -39,9 +34,8 @@ Module emit_peak(const plan::PeakSpec& spec) {
   for (int i = 1; i < chains; ++i) all = build.CreateFAdd(all, sums[static_cast<std::size_t>(i)]);
   build.store(build.CreateExtractElement(all, std::uint64_t{0}), number(2));
   build.CreateStore(build.CreateMul(turns, build.index(2 * chains * unroll * build.lanes())),
-                    field(build.getPtrTy(), offsetof(plan::PeakArgs, operations)));
-  build.CreateRetVoid();
-  return made;
+                    kernel.args()[&Args::operations]);
+  return std::move(kernel).finish();
 }
 
 }  // namespace treadle::emit::llvm

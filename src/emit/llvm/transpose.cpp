@@ -1,25 +1,29 @@
+// Transposing kernels: squares of as many rows as a vector has lanes, then single columns.
+//
+// In: a spec. Out: a module whose function `kernel` moves rows to lanes or back. Read emit() first.
 #include "emit/llvm/transpose.h"
 
-#include <llvm/IR/Module.h>
+#include <utility>
 
-#include <cstddef>
-
-#include "emit/llvm/builder.h"
+#include "emit/llvm/kernel_function.h"
 #include "emit/llvm/transpose_vectors.h"
 
 namespace treadle::emit::llvm {
 namespace {
 
+using Args = plan::TransposeArgs;
+
 class TransposeEmitter {
  public:
-  TransposeEmitter(Builder& build, const plan::TransposeSpec& spec, Value* args)
-      : build_(build),
-        spec_(spec),
-        source_(field(args, offsetof(plan::TransposeArgs, source))),
-        target_(field(args, offsetof(plan::TransposeArgs, target))),
-        factors_(field(args, offsetof(plan::TransposeArgs, factors))) {}
+  explicit TransposeEmitter(const plan::TransposeSpec& spec)
+      : spec_(spec),
+        kernel_("transpose", spec.target, spec.compute),
+        build_(kernel_.build()),
+        source_(kernel_.args()[&Args::source]),
+        target_(kernel_.args()[&Args::target]),
+        factors_(kernel_.args()[&Args::factors]) {}
 
-  void run() {
+  Module emit() && {
     const std::int64_t lanes = build_.lanes();
     const std::int64_t whole = spec_.length - spec_.length % lanes;
     build_.loop(build_.index(0), build_.index(spec_.width), lanes, [&](Value* q) {
@@ -33,14 +37,10 @@ class TransposeEmitter {
                     [&](Value* d) { column(q, d, factor); });
       }
     });
+    return std::move(kernel_).finish();
   }
 
  private:
-  Value* field(Value* args, std::size_t offset) {
-    return build_.CreateLoad(
-        build_.getPtrTy(),
-        build_.element(build_.getInt8Ty(), args, build_.index(static_cast<std::int64_t>(offset))));
-  }
   // Elements d and on of query q + i.
   Value* in_rows(Value* array, Value* q, int i, Value* d) {
     Value* row =
@@ -87,23 +87,14 @@ class TransposeEmitter {
     build_.store(build_.CreateFMul(vector, factor), in_lanes(target_, q, d, 0));
   }
 
-  Builder& build_;
   const plan::TransposeSpec& spec_;
+  KernelFunction<Args> kernel_;
+  Builder& build_;
   Value *source_, *target_, *factors_;
 };
 
 }  // namespace
 
-Module emit_transpose(const plan::TransposeSpec& spec) {
-  Module made = make_module("flip", spec.target);
-  ::llvm::LLVMContext& context = *made.context;
-  auto* type = ::llvm::FunctionType::get(::llvm::Type::getVoidTy(context),
-                                         {::llvm::PointerType::getUnqual(context)}, false);
-  ::llvm::Function* function = make_function(*made.module, "kernel", type, spec.target);
-  Builder build(function, spec.target, spec.compute);
-  TransposeEmitter(build, spec, function->getArg(0)).run();
-  build.CreateRetVoid();
-  return made;
-}
+Module emit_transpose(const plan::TransposeSpec& spec) { return TransposeEmitter(spec).emit(); }
 
 }  // namespace treadle::emit::llvm

@@ -1,6 +1,8 @@
-// By interleaving: vectors i and i + n/2 become 2i and 2i + 1, log2(n) times. Inside 16 bytes
-// elements are interleaved, which every machine can do in one instruction; then whole pieces of 16
-// bytes are.
+// A transpose of a square of vectors, by interleaving.
+//
+// In: n vectors of n elements. Out: the transposed square. Read network() first: vectors i and
+// i + n/2 become 2i and 2i + 1, log2(n) times. First elements are interleaved inside 16 bytes,
+// which every machine can do in one instruction; then whole pieces of 16 bytes.
 #include "emit/llvm/transpose_vectors.h"
 
 #include <algorithm>

@@ -5,8 +5,7 @@
 
 namespace treadle::emit::llvm {
 
-// As many vectors as each has elements, a power of two: element i of result j is element j of row
-// i.
+// As many rows as each has elements, a power of two: element i of result j is element j of row i.
 Values transpose_vectors(Builder& build, const Values& rows);
 
 }  // namespace treadle::emit::llvm

@@ -16,9 +16,9 @@
 
 #include "emit/llvm/mod.h"
 #include "emit/llvm/module.h"
-#include "jit/engine.h"
 #include "emulator.h"
 #include "ir/graph.h"
+#include "jit/engine.h"
 #include "plan/target.h"
 #include "treadle/view.h"
 
@@ -45,7 +45,8 @@ struct Setting {
 // "haswell narrow checked f64 ..."
 std::string to_text(const Setting& setting);
 
-// Every target that this machine can run, and one whose vectors are twice as wide as its registers.
+// Every target that this machine can run and that has IR of its own, and one whose vectors are
+// twice as wide as its registers.
 std::vector<plan::Target> targets_here();
 
 // For tests that run once per target: "haswell_64".

@@ -11,7 +11,7 @@
 #include "base/element.h"
 #include "guarded.h"
 #include "ir/parse.h"
-#include "plan/read_form.h"
+#include "plan/mod_plan.h"
 
 namespace treadle::test {
 namespace {
@@ -125,9 +125,8 @@ class ReadTest : public testing::TestWithParam<Read> {
     const Read& read = GetParam();
     const auto rank = static_cast<int>(read.shape(6).size());
     const ir::Graph graph = ir::parse(read.text, std::vector<ir::Slot>{{"a", dtype, rank}});
-    const auto forms = read_forms(graph, plan::dependences(graph), setting.facts);
     if (!checked) {
-      ASSERT_EQ(forms[static_cast<std::size_t>(graph.output())], read.form);
+      ASSERT_EQ(plan::plan_mod(graph, setting.facts).read[graph.output()], read.form);
     }
     const Agreement agreement(graph, setting);
     const int lanes = setting.lanes();

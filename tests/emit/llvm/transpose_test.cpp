@@ -1,4 +1,4 @@
-// Rows turned into lanes and lanes into rows, against plain loops, on every target that runs here.
+// Rows transposed to lanes and lanes to rows, against plain loops, on every target that runs here.
 #include "emit/llvm/transpose.h"
 
 #include <fmt/format.h>
@@ -61,10 +61,10 @@ void expect_transposed(const TransposeSpec& spec) {
   EXPECT_EQ(source, source_before) << to_text(spec);
 }
 
-class Flip : public testing::TestWithParam<plan::Target> {};
-INSTANTIATE_TEST_SUITE_P(Targets, Flip, testing::ValuesIn(targets_here()), name_of_target);
+class Transpose : public testing::TestWithParam<plan::Target> {};
+INSTANTIATE_TEST_SUITE_P(Targets, Transpose, testing::ValuesIn(targets_here()), name_of_target);
 
-TEST_P(Flip, LikeAPlainLoop) {
+TEST_P(Transpose, LikeAPlainLoop) {
   for (const DType compute : {DType::f32, DType::f64}) {
     const std::int64_t lanes = GetParam().lanes(compute);
     for (const std::int64_t vectors : {1, 3}) {
@@ -87,7 +87,7 @@ TEST_P(Flip, LikeAPlainLoop) {
   }
 }
 
-TEST(FlipKeys, TellEveryDifference) {
+TEST(TransposeKeys, DifferInEveryMember) {
   const TransposeSpec one{
       .target = plan::find_target("haswell"), .width = 16, .length = 5, .row = 8};
   std::vector<TransposeSpec> all(7, one);
