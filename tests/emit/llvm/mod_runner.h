@@ -97,7 +97,7 @@ class ModRunner {
   std::shared_ptr<Emulator> emulator_;  // if not
 };
 
-// The words of mod.h, for memory bound to a graph's slots.
+// Descriptors of plan/capture_descriptors.h, for memory bound to a graph's slots.
 std::vector<std::int64_t> words_of(const std::vector<ConstView>& views);
 
 // Does the last axis of each have stride 1?
