@@ -78,19 +78,20 @@ void bind_function(nb::module_& m) {
              const nb::gil_scoped_release unlocked;
              return self.layout(tensors, threads);
            })
-      .def("listed_layout",
-           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
-              const nb::list& captures, nb::handle indices, nb::handle counts,
-              std::int64_t query_block, std::int64_t key_block, int threads) {
-             const Function::Tensors tensors = tensors_from(q, k, v, captures);
-             KeyLists keys{query_block, key_block, view_of(indices)};
-             if (!counts.is_none()) keys.counts = view_of(counts);
-             const nb::gil_scoped_release unlocked;
-             return self.layout(keys, tensors, threads);
-           },
-           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("indices"),
-           nb::arg("counts").none(), nb::arg("query_block"), nb::arg("key_block"),
-           nb::arg("threads"))
+      .def(
+          "listed_layout",
+          [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
+             const nb::list& captures, nb::handle indices, nb::handle counts,
+             std::int64_t query_block, std::int64_t key_block, int threads) {
+            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+            KeyLists keys{query_block, key_block, view_of(indices)};
+            if (!counts.is_none()) keys.counts = view_of(counts);
+            const nb::gil_scoped_release unlocked;
+            return self.layout(keys, tensors, threads);
+          },
+          nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("indices"),
+          nb::arg("counts").none(), nb::arg("query_block"), nb::arg("key_block"),
+          nb::arg("threads"))
       .def(
           "forward",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "backend/held_layout.h"
-#include "base/error.h"
 #include "base/compute_type.h"
+#include "base/error.h"
 
 namespace treadle::api {
 namespace {

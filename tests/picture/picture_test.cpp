@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <png.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -36,7 +37,9 @@ Picture causal(std::int64_t queries, std::int64_t keys, const Grid& grid) {
 
 class Folder {
  public:
-  Folder() : path_(std::filesystem::path(::testing::TempDir()) / "treadle_pictures") {
+  Folder()
+      : path_(std::filesystem::path(::testing::TempDir()) /
+              ("treadle_pictures-" + std::to_string(getpid()))) {
     std::filesystem::create_directories(path_);
   }
   ~Folder() { std::filesystem::remove_all(path_); }
