@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,8 +60,10 @@ Options with(const ScoreMod& score_mod, const MaskMod& mask,
   return options;
 }
 
-// Captures keep no memory alive: these live as long as the program.
-const Tensor& kept(Tensor tensor) { return *new Tensor(std::move(tensor)); }
+// For captures that keep their memory alive.
+std::shared_ptr<const Tensor> kept(Tensor tensor) {
+  return std::make_shared<const Tensor>(std::move(tensor));
+}
 
 std::vector<Case> cases() {
   const Capture slopes("slopes", kept(numbers(11, DType::f32, {4})));
