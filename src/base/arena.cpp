@@ -4,7 +4,7 @@
 //
 // ThreadSanitizer cannot see how libtbb.so synchronises and would take every hand-over of work for
 // a race. So CMakeLists.txt keeps it out of this file, oneTBB's headers included, it is asked below
-// to look away when libtbb.so calls memset or delete, and HandOver says what happens before what:
+// to look away when libtbb.so calls memset or delete, and Handshake says what happens before what:
 // all that the caller did before every call, all that the calls did before run returns.
 #include "base/arena.h"
 
@@ -25,7 +25,7 @@ namespace treadle::base {
 namespace {
 
 // All before release() happens before all after the acquire() that follows it.
-struct HandOver {
+struct Handshake {
   void release() {
     if (__tsan_release != nullptr) __tsan_release(this);
   }
@@ -57,8 +57,8 @@ Arena::~Arena() = default;
 int Arena::threads() const { return threads_->arena.max_concurrency(); }
 
 void Arena::run(int calls, const std::function<void()>& work) {
-  HandOver in;
-  HandOver out;
+  Handshake in;
+  Handshake out;
   const auto call = [&](int) {
     in.acquire();
     work();

@@ -48,6 +48,15 @@ TEST(Explain, Gated) { expect_golden(gated, "explain_gated.txt"); }
 TEST(Explain, NothingGiven) { expect_golden({"explain"}, "explain_nothing.txt"); }
 TEST(Explain, JsonOfGated) { expect_golden(with(gated, "--json"), "explain_gated.json.txt"); }
 
+// As compile() does: its gradient is zero, which is no mistake.
+TEST(Explain, AGradientOfWhatSimplificationDrops) {
+  const Ran ran = run_program({"explain", "where(false, table[h], score)", "--capture",
+                               "table:f32:1", "--gradient", "table"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(ran.out, HasSubstr("derivative\n  dscore = grad\n"));
+}
+
 TEST(Explain, AssemblyForAnyProcessor) {
   const auto assembly = [](const std::string& target) {
     return run_program({"explain", "--mask", "q >= kv", "--asm", "--target", target}).out;

@@ -1,5 +1,11 @@
 """What all tests of the package share: a fixed seed, and torch's flex_attention as the one to agree with."""
 
+import os
+
+# Some virtual machines report AMX and then refuse it: torch's own bfloat16 products, which results are compared with, end
+# the process there. Has to be set before torch is imported.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")
+
 import pytest
 import torch
 import torch.nn.attention.flex_attention as torch_flex

@@ -1,4 +1,4 @@
-// Calls on the dense reference: compute everything aside, then copy it to where the caller wants it.
+// Calls on the dense reference: results are computed in private memory, then copied to the caller.
 #include "backend/reference/reference.h"
 
 #include "backend/held_layout.h"
