@@ -46,7 +46,7 @@ struct BackwardRoom {
     dscores = carver.take<F>(group * rows * width);
     q_rows = carver.take<F>(group * width * dim);
     dout_rows = carver.take<F>(group * width * value_dim);
-    for (std::size_t i = 0; i < tiles.size(); ++i) {
+    for (std::size_t i = 0; q_rows != nullptr && i < tiles.size(); ++i) {  // not while measuring
       tiles[i].q_rows = q_rows + static_cast<std::int64_t>(i) * width * dim;
       tiles[i].dout_rows = dout_rows + static_cast<std::int64_t>(i) * width * value_dim;
     }
