@@ -46,8 +46,9 @@ bool Function::reads(const std::string& name) const {
   return std::ranges::find(read_, name) != read_.end();
 }
 
-Call Function::call_of(const Tensors& tensors, const Layout& layout, int threads) const {
-  Call call{.captures = {}, .executor = executor_for(threads), .layout = layout};
+Call Function::call_of(const Tensors& tensors, const Layout& layout, const Crew& crew) const {
+  Call call{
+      .captures = {}, .executor = executor_for(crew.threads), .layout = layout, .stop = crew.stop};
   for (std::size_t i = 0; i < options_.captures.size(); ++i) {
     const std::string& name = options_.captures[i].name;
     if (reads(name)) call.captures.emplace_back(name, tensors.captures.views[i]);
@@ -55,33 +56,32 @@ Call Function::call_of(const Tensors& tensors, const Layout& layout, int threads
   return call;
 }
 
-Layout Function::layout(const Tensors& tensors, int threads) const {
-  return attention_.layout(tensors.inputs, call_of(tensors, {}, threads));
+Layout Function::layout(const Tensors& tensors, const Crew& crew) const {
+  return attention_.layout(tensors.inputs, call_of(tensors, {}, crew));
 }
 
-Layout Function::layout(const KeyLists& keys, const Tensors& tensors, int threads) const {
-  return attention_.layout(keys, tensors.inputs, call_of(tensors, {}, threads));
+Layout Function::layout(const KeyLists& keys, const Tensors& tensors, const Crew& crew) const {
+  return attention_.layout(keys, tensors.inputs, call_of(tensors, {}, crew));
 }
 
 void Function::forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
-                       int threads) const {
-  attention_.forward_into(results, tensors.inputs, call_of(tensors, layout, threads));
+                       const Crew& crew) const {
+  attention_.forward_into(results, tensors.inputs, call_of(tensors, layout, crew));
 }
 
 void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
                         const ConstView& dout, const std::optional<ConstView>& dlse,
-                        const std::vector<View>& results, int threads) const {
+                        const std::vector<View>& results, const Crew& crew) const {
   BackwardViews views{results[0], results[1], results[2], {}};
   for (std::size_t i = 0; i < options_.gradients.size(); ++i) {
     const std::string& name = options_.gradients[i];
-    if (reads(name)) {
-      views.captures.push_back({name, results[3 + i]});
-    } else {
-      set_to_zero(results[3 + i]);  // nothing depends on it
-    }
+    if (reads(name)) views.captures.push_back({name, results[3 + i]});
   }
   attention_.backward_into(views, tensors.inputs, saved, dout, dlse,
-                           call_of(tensors, layout, threads));
+                           call_of(tensors, layout, crew));
+  // On the others nothing depends. A call that throws has not come here.
+  for (std::size_t i = 0; i < options_.gradients.size(); ++i)
+    if (!reads(options_.gradients[i])) set_to_zero(results[3 + i]);
 }
 
 std::string Function::score_mod() const {

@@ -3,10 +3,12 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "captures.h"
+#include "pace.h"
 #include "treadle/attention.h"
 
 namespace treadle::python {
@@ -28,22 +30,31 @@ class Function {
     BoundCaptures captures;
   };
 
-  [[nodiscard]] Layout layout(const Tensors& tensors, int threads) const;
+  // Who works on a call: so many threads (0: all cores), until somebody asks to stop.
+  struct Crew {
+    int threads = 0;
+    std::stop_token stop;
+  };
+
+  [[nodiscard]] Layout layout(const Tensors& tensors, const Crew& crew) const;
   // Of the keys that are listed and that the mask shows.
-  [[nodiscard]] Layout layout(const KeyLists& keys, const Tensors& tensors, int threads) const;
+  [[nodiscard]] Layout layout(const KeyLists& keys, const Tensors& tensors, const Crew& crew) const;
   void forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
-               int threads) const;
+               const Crew& crew) const;
   // Results are dq, dk, dv and those of the captures with gradients, all contiguous from there on.
   void backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
                 const ConstView& dout, const std::optional<ConstView>& dlse,
-                const std::vector<View>& results, int threads) const;
+                const std::vector<View>& results, const Crew& crew) const;
+
+  // How long calls take.
+  [[nodiscard]] Pace& pace() const { return pace_; }
 
   // The mods as text, simplified; empty where there is none.
   [[nodiscard]] std::string score_mod() const;
   [[nodiscard]] std::string mask() const;
 
  private:
-  [[nodiscard]] Call call_of(const Tensors& tensors, const Layout& layout, int threads) const;
+  [[nodiscard]] Call call_of(const Tensors& tensors, const Layout& layout, const Crew& crew) const;
 
   // Whether the mods read this capture: one that is declared may have no effect.
   [[nodiscard]] bool reads(const std::string& name) const;
@@ -51,6 +62,7 @@ class Function {
   FunctionOptions options_;
   Attention attention_;
   std::vector<std::string> read_;  // names of captures
+  mutable Pace pace_;
 };
 
 }  // namespace treadle::python

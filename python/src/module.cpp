@@ -9,7 +9,9 @@
 #include "array.h"
 #include "function.h"
 #include "threads.h"
+#include "treadle/memory.h"
 #include "treadle/version.h"
+#include "unlocked.h"
 
 namespace nb = nanobind;
 
@@ -56,6 +58,19 @@ Layout layout_or_none(nb::handle layout) {
   return layout.is_none() ? Layout() : nb::cast<Layout>(layout);
 }
 
+// Runs work(crew) of a function without Python's lock.
+void run_call(const Function& function, Operation operation, const Function::Tensors& tensors,
+              int threads, const std::function<void(const Function::Crew&)>& work) {
+  using Clock = std::chrono::steady_clock;
+  const CallSize size(operation, tensors.inputs);
+  const Length length = function.pace().is_quick(size) ? Length::quick : Length::unknown;
+  run_unlocked(length, [&](const std::stop_token& stop) {
+    const Clock::time_point begin = Clock::now();
+    work({threads, stop});
+    function.pace().note(size, Clock::now() - begin);
+  });
+}
+
 void bind_function(nb::module_& m) {
   nb::class_<Layout>(m, "Layout").def_prop_ro("density", &Layout::density);
 
@@ -75,8 +90,10 @@ void bind_function(nb::module_& m) {
            [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
               const nb::list& captures, int threads) {
              const Function::Tensors tensors = tensors_from(q, k, v, captures);
-             const nb::gil_scoped_release unlocked;
-             return self.layout(tensors, threads);
+             Layout layout;
+             run_call(self, Operation::layout, tensors, threads,
+                      [&](const Function::Crew& crew) { layout = self.layout(tensors, crew); });
+             return layout;
            })
       .def(
           "listed_layout",
@@ -86,8 +103,11 @@ void bind_function(nb::module_& m) {
             const Function::Tensors tensors = tensors_from(q, k, v, captures);
             KeyLists keys{query_block, key_block, view_of(indices)};
             if (!counts.is_none()) keys.counts = view_of(counts);
-            const nb::gil_scoped_release unlocked;
-            return self.layout(keys, tensors, threads);
+            Layout layout;
+            run_call(self, Operation::layout, tensors, threads, [&](const Function::Crew& crew) {
+              layout = self.layout(keys, tensors, crew);
+            });
+            return layout;
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("indices"),
           nb::arg("counts").none(), nb::arg("query_block"), nb::arg("key_block"),
@@ -100,8 +120,9 @@ void bind_function(nb::module_& m) {
             const Function::Tensors tensors = tensors_from(q, k, v, captures);
             const Layout held = layout_or_none(layout);
             const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
-            const nb::gil_scoped_release unlocked;
-            self.forward(tensors, held, results, threads);
+            run_call(self, Operation::forward, tensors, threads, [&](const Function::Crew& crew) {
+              self.forward(tensors, held, results, crew);
+            });
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"))
@@ -118,8 +139,9 @@ void bind_function(nb::module_& m) {
             if (!dlse.is_none()) lse_gradient = view_of(dlse);
             std::vector<View> views;
             for (const nb::handle item : results) views.push_back(view_of(item));
-            const nb::gil_scoped_release unlocked;
-            self.backward(tensors, held, saved, gradient, lse_gradient, views, threads);
+            run_call(self, Operation::backward, tensors, threads, [&](const Function::Crew& crew) {
+              self.backward(tensors, held, saved, gradient, lse_gradient, views, crew);
+            });
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
@@ -128,24 +150,23 @@ void bind_function(nb::module_& m) {
       .def_prop_ro("mask", &Function::mask);
 }
 
-// Calls show(captures) for what Python declared and handed over, without its lock.
+// Calls show(captures, stop) for what Python declared and handed over, without its lock.
 void with_captures(const nb::list& declared, const nb::list& arrays, const auto& show) {
   const BoundCaptures bound = captures_from(arrays);  // keeps numbers alive
   const std::vector<Capture> captures = with_names(declared_from(declared), bound);
-  const nb::gil_scoped_release unlocked;
-  show(captures);
+  run_unlocked(Length::unknown, [&](const std::stop_token& stop) { show(captures, stop); });
 }
 
 void bind_inspection(nb::module_& m) {
   m.def("visible_pairs", [](const std::string& mask, const nb::list& declared,
                             const nb::list& arrays, nb::handle result) {
-    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
+    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures, const auto&) {
       api::visible_pairs(mask, captures, to);
     });
   });
   m.def("unmasked_pairs", [](const std::string& score_mod, const nb::list& declared,
                              const nb::list& arrays, nb::handle result) {
-    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
+    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures, const auto&) {
       api::unmasked_pairs(score_mod, captures, to);
     });
   });
@@ -153,9 +174,11 @@ void bind_inspection(nb::module_& m) {
                           std::int64_t queries, std::int64_t keys, std::int64_t query_block,
                           std::int64_t key_block, nb::handle result, int threads) {
     const api::BlockGrid grid{queries, keys, query_block, key_block};
-    with_captures(declared, arrays, [&, to = view_of(result)](const auto& captures) {
-      api::block_kinds(mask, captures, grid, to, *executor_for(threads));
-    });
+    with_captures(declared, arrays,
+                  [&, to = view_of(result)](const auto& captures, const auto& stop) {
+                    const std::shared_ptr<Executor> executor = executor_for(threads);
+                    api::block_kinds(mask, captures, grid, to, {*executor, stop});
+                  });
   });
   m.def("kernels_made", &api::kernels_made);
   m.def("target", &api::target_name);
@@ -194,5 +217,12 @@ NB_MODULE(_core, m) {
   static const nb::exception<ModError> mod_error(m, "ModError", error.ptr());
   bind_function(m);
   bind_inspection(m);
-  m.def("stay_serial", &stay_serial);
+  begin_calls(nb::cast<unsigned long>(
+      nb::module_::import_("threading").attr("main_thread")().attr("ident")));
+  m.def("begin_forked", [] {
+    stay_serial();
+    begin_calls(PyThread_get_thread_ident());
+  });
+  m.def("end_calls", &end_calls);
+  m.def("release_memory", &release_memory);
 }

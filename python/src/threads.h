@@ -7,7 +7,7 @@
 
 namespace treadle::python {
 
-// An executor of that many threads (0: all cores), kept for the next call.
+// An executor of that many threads (0: all cores; more than all: all), kept for the next call.
 std::shared_ptr<Executor> executor_for(int threads);
 
 // From now on the caller's thread alone: a forked child has none of its parent's threads.

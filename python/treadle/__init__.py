@@ -6,6 +6,7 @@
 This is the package for NumPy and anything that supports DLPack; `treadle.torch` has FlexAttention's names, with gradients.
 """
 
+import atexit as _atexit
 import os as _os
 
 from . import _core
@@ -20,11 +21,22 @@ from .plot import plot_mask
 
 __version__ = _core.__version__
 
-__all__ = ["Attention", "Error", "KeyLists", "ModError", "TraceError", "attention", "capture", "explain", "plot_mask"]
+__all__ = [
+    "Attention", "Error", "KeyLists", "ModError", "TraceError", "attention", "capture", "explain", "plot_mask",
+    "release_memory",
+]
 
 # Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too.
 for _name in (*_table, "minimum", "maximum"):
     globals()[_name] = _by_name[_name]
 
 # A forked child has none of the parent's threads.
-_os.register_at_fork(after_in_child=_core.stay_serial)
+_os.register_at_fork(after_in_child=_core.begin_forked)
+
+# Calls of daemon threads end before the interpreter does.
+_atexit.register(_core.end_calls)
+
+
+def release_memory() -> int:
+    """Frees working memory that calls keep for the next ones and that none is using; how many bytes that were."""
+    return _core.release_memory()

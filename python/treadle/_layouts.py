@@ -16,6 +16,10 @@ class Layouts:
         self._most = most
         self._kept: dict = {}
 
+    def __reduce__(self):
+        """Copies and pickles start empty: a layout is quickly made, and belongs to this process."""
+        return Layouts, (self._most,)
+
     def get(self, program: Program, function: _core.Function, inputs, arrays, threads: int) -> Optional[_core.Layout]:
         """None if there is no mask, or if changes of what it reads go unnoticed: then each call computes its own."""
         if not program.mask:

@@ -45,7 +45,6 @@ class Trace:
         self.sizes = sizes
         self.captures: list[Buffer] = []
         self.scalars: list = []
-        self._names: dict[int, str] = {}
         self._lines: list[str] = []
         self._lines_from_end: dict[int, str] = {}  # by their number in _lines
         self._count = 0
@@ -99,12 +98,12 @@ class Trace:
         return self.value(self, name, INTEGER)
 
     def name_of(self, buffer: Buffer) -> str:
-        key = id(buffer.object)
-        name = self._names.get(key)
-        if name is None:
-            name = self._names[key] = f"c{len(self.captures)}"
-            self.captures.append(buffer)
-        return name
+        # Not by id(): torch.compile would compile again for every new tensor.
+        for i, known in enumerate(self.captures):
+            if known.object is buffer.object:
+                return f"c{i}"
+        self.captures.append(buffer)
+        return f"c{len(self.captures) - 1}"
 
     def lift(self, x, structural: bool = False) -> Optional[Value]:
         """A value for what a mod computes with. Numbers that are not structural become run-time scalars, so that

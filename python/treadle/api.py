@@ -6,7 +6,7 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
-from ._arrays import as_array, as_numpy
+from ._arrays import as_array, as_numpy, check_result, dtype_name
 from ._explain import explain_program
 from ._key_lists import KeyLists
 from ._layouts import Layouts
@@ -77,6 +77,8 @@ class Attention:
         q, k, v = _checked(q, k, v)
         if out is None:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
+        else:
+            check_result("out", out)
         lse = np.empty(q.shape[:3], _compute(q, k, v))
         most = np.empty_like(lse)
 
@@ -92,9 +94,11 @@ class Attention:
         """Gradients of q, k, v and of these captures (treadle.capture's arrays), from forward's result. `keys` are
         forward's."""
         q, k, v = _checked(q, k, v)
-        dout = as_numpy(dout)
-        lse = result.lse
-        dlse = None if dlse is None else as_numpy(dlse).astype(lse.dtype)
+        out, lse, dout = as_numpy(result.out), as_numpy(result.lse), as_numpy(dout)
+        if dlse is not None:
+            dlse = as_numpy(dlse)
+            dtype_name(dlse.dtype)
+            dlse = dlse.astype(lse.dtype)
 
         learned = [getattr(c, "array", c) for c in captures]
         results = [np.empty(t.shape, t.dtype) for t in (q, k, v, *learned)]
@@ -107,7 +111,7 @@ class Attention:
 
         def run(function, first):
             function.backward(
-                *first, as_array(result.out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
+                *first, as_array(out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
                 [as_array(r) for r in results], self.threads,
             )  # fmt: skip
             return Gradients(*results[:3], tuple(results[3:]))

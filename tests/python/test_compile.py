@@ -2,7 +2,9 @@
 
 import pytest
 import torch
-from treadle.torch import AuxRequest, _ops, create_block_mask, flex_attention
+import torch._dynamo.testing
+import torch.nn.attention.flex_attention as torch_flex
+from treadle.torch import AuxRequest, BlockMask, _ops, create_block_mask, create_key_mask, flex_attention
 
 
 class Model(torch.nn.Module):
@@ -160,3 +162,97 @@ def test_layouts_are_kept_until_what_they_read_changes():
     torch.testing.assert_close(compiled(x), attend(x))
     (other,) = [kept[3] for kept in _ops._layouts._kept.values()]
     assert other is not first
+
+
+def masks_closing_over_documents(count):
+    def mask_of(documents):
+        return create_block_mask(lambda b, h, q, kv: documents[q] == documents[kv], None, None, 60, 60)
+
+    return [mask_of(torch.arange(60) // (i + 2)) for i in range(count)]
+
+
+def masks_of_lists(count):
+    for i in range(count):
+        kinds = torch.rand(1, 1, 6, 6) < 0.5
+        kinds |= torch.eye(6, dtype=torch.bool)
+        num = kinds.sum(-1, dtype=torch.int32)
+        indices = torch.argsort(kinds.int(), dim=-1, descending=True, stable=True).int()
+        yield BlockMask.from_kv_blocks(num, indices, BLOCK_SIZE=10, mask_mod=causal)
+
+
+def masks_of_keys(count):
+    for i in range(count):
+        yield create_key_mask(torch.rand(1, 1, 60, 60).topk(5).indices, lengths=(60, 60), mask_mod=causal)
+
+
+def masks_of_torch(count):
+    for i in range(count):
+        documents = torch.arange(60) // (i + 2)
+        yield torch_flex.create_block_mask(lambda b, h, q, kv, d=documents: d[q] == d[kv], None, None, 60, 60, "cpu")
+
+
+def causal(b, h, q, kv):
+    return q >= kv
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+@pytest.mark.parametrize(
+    "masks", [masks_closing_over_documents, masks_of_lists, masks_of_keys, masks_of_torch], ids=lambda f: f.__name__
+)
+def test_a_new_mask_for_every_batch_compiles_nothing_anew(masks, used_before):
+    """Twelve: torch gives up after eight."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(flex_attention, fullgraph=True, backend=counter)
+    x = torch.randn(1, 2, 60, 8)
+    for mask in masks(12):
+        if used_before:
+            flex_attention(x, x, x, block_mask=mask)
+        out = compiled(x, x, x, block_mask=mask)
+        assert torch.equal(out, flex_attention(x, x, x, block_mask=mask))
+    assert counter.frame_count == 1
+
+
+def test_a_new_bias_for_every_batch_compiles_nothing_anew():
+    """Read twice, so that it has to be known again."""
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+
+    @torch.compile(fullgraph=True, backend=counter)
+    def compiled(x, score_mod):
+        return flex_attention(x, x, x, score_mod)
+
+    x = torch.randn(1, 2, 60, 8)
+    for i in range(12):
+        bias, other = torch.randn(60), torch.randn(60)
+
+        def score_mod(s, b, h, q, kv, bias=bias, other=other):
+            return s + bias[q] * bias[kv] - other[kv]
+
+        assert torch.equal(compiled(x, score_mod), flex_attention(x, x, x, score_mod))
+    assert counter.frame_count == 1
+
+
+def test_a_model_trains_on_packed_documents_with_one_graph():
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project = torch.nn.Linear(16, 48)
+            self.slopes = torch.nn.Parameter(torch.tensor([0.5, 0.25]))
+
+        def forward(self, x, mask):
+            q, k, v = self.project(x).view(1, 60, 3, 2, 8).permute(2, 0, 3, 1, 4)
+            return flex_attention(q, k, v, lambda s, b, h, q, kv: s + self.slopes[h] * (kv - q), mask)
+
+    layer = Layer()
+    compiled = torch.compile(layer, fullgraph=True, backend=counter)
+    for mask in masks_closing_over_documents(12):
+        x = torch.randn(1, 60, 16)
+        got = torch.autograd.grad(compiled(x, mask).square().sum(), layer.parameters())
+        wanted = torch.autograd.grad(layer(x, mask).square().sum(), layer.parameters())
+        for a, b in zip(got, wanted):
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    assert counter.frame_count == 1

@@ -299,3 +299,9 @@ def test_kernel_options_are_taken():
     assert torch.equal(flex_attention(x, x, x, kernel_options=options), flex_attention(x, x, x))
 
 
+
+
+def test_random_numbers_in_mods():
+    for draw in (lambda: torch.rand(()), lambda: torch.randn(16)[0], lambda: torch.bernoulli(torch.ones(()) / 2)):
+        with pytest.raises(treadle.TraceError, match="same number.*test_errors.py, line"):
+            flex_attention(x, x, x, lambda s, b, h, q, kv: s + draw())

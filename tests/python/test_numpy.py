@@ -83,6 +83,97 @@ def test_forward_into():
     np.testing.assert_allclose(out, formula(q, k, v)[0], rtol=1e-5, atol=1e-5)
 
 
+def test_memory_that_must_not_be_written(tmp_path):
+    q, k, v = arrays()
+    forward = treadle.Attention().forward
+    expected = forward(q, k, v).out
+    out = np.full_like(q, 7)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out: the array is read-only"):
+        forward(q, k, v, out=out)
+    assert (out == 7).all()
+    np.save(tmp_path / "out.npy", np.full_like(q, 7))
+    with pytest.raises(ValueError, match="read-only"):
+        forward(q, k, v, out=np.load(tmp_path / "out.npy", mmap_mode="r"))
+    mapped = np.load(tmp_path / "out.npy", mmap_mode="r+")
+    np.testing.assert_array_equal(forward(q, k, v, out=mapped).out, expected)
+    with pytest.raises(ValueError, match="read-only"):
+        forward(q, k, v, out=np.broadcast_to(np.zeros(16, np.float32), q.shape))
+
+
+def test_memory_that_cannot_be_written():
+    q, k, v = arrays()
+    forward = treadle.Attention().forward
+    for out, error, message in (
+        ([1, 2], TypeError, "out: expected a NumPy array to write to, got list"),
+        (torch.zeros(q.shape), TypeError, "got Tensor"),
+        (np.ma.array(np.zeros_like(q)), TypeError, "got MaskedArray"),
+        (np.zeros(q.shape, ">f4"), TypeError, "byte order"),
+        (np.zeros(q.shape, np.float64), ValueError, "out holds f64"),
+        (np.frombuffer(bytearray(q.nbytes + 1), np.float32, offset=1, count=q.size).reshape(q.shape), ValueError, "address"),
+        (np.lib.stride_tricks.as_strided(np.zeros(200, np.float32), q.shape, (4, 4, 4, 4)), ValueError, "share memory"),
+    ):
+        with pytest.raises(error, match=message):
+            forward(q, k, v, out=out)
+
+
+def test_a_result_in_the_memory_of_an_input():
+    """What is read is read before it is written over, whether the result lies in an input or in a capture."""
+    numbers = rng.standard_normal((4, 2, 4, 50, 16)).astype(np.float32)
+    places = [lambda packed, i=i: packed[i] for i in range(4)]
+    places.append(lambda packed: packed[1:3].reshape(-1)[100 : 100 + packed[0].size].reshape(packed[0].shape))
+    results = []
+    for place in places:
+        packed = numbers.copy()
+        bias = treadle.capture(packed[3, 0, 0, :, 0])
+        attend = treadle.Attention(lambda s, b, h, q, kv: s + bias[kv])
+        results.append(attend.forward(*packed[:3], out=place(packed)).out)
+    bias = treadle.capture(numbers[3, 0, 0, :, 0])
+    expected = treadle.attention(*numbers[:3], lambda s, b, h, q, kv: s + bias[kv])
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
+    q, k, v = numbers[:3]
+    woven = np.zeros((2, 4, 50, 2, 16), np.float32)  # beside each other, without a common element
+    woven[..., 0, :] = q
+    q, out = woven[..., 0, :], woven[..., 1, :]
+    np.testing.assert_array_equal(treadle.Attention().forward(q, k, v, out=out).out, treadle.attention(q.copy(), k, v))
+
+
+class Bfloat16:
+    """An array of bfloat16 that speaks DLPack and, without ml_dtypes, nothing else: as jax has them."""
+
+    dtype = "bfloat16"
+
+    def __init__(self, shape):
+        self.tensor = torch.ones(shape, dtype=torch.bfloat16)
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+def test_bfloat16_by_dlpack():
+    q, k, v = arrays()
+    with pytest.raises(TypeError, match="cannot read a Bfloat16 of bfloat16.*ml_dtypes"):
+        treadle.attention(Bfloat16(q.shape), k, v)
+    with pytest.raises(TypeError, match="ml_dtypes"):
+        treadle.capture(Bfloat16(3))
+
+
+def test_bfloat16_of_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+
+    class Known(Bfloat16):
+        def __array__(self, *ignored, **also_ignored):
+            return self.tensor.float().numpy().astype(ml_dtypes.bfloat16)
+
+    q, k, v = (Known((1, 2, 5, 8)) for _ in range(3))
+    out = treadle.attention(q, k, v)
+    assert out.dtype == ml_dtypes.bfloat16 and (out == 1).all()
+
+
 def test_backward():
     q, k, v = arrays(dtype=np.float64, Hkv=2)
     attend = treadle.Attention(mask_mod=causal)

@@ -11,6 +11,7 @@ import mods
 import numpy as np
 import pytest
 import torch
+import treadle
 from policy import inputs
 from treadle.torch import create_block_mask, flex_attention
 
@@ -73,6 +74,18 @@ def test_number_of_threads_changes_no_bit():
     for count in (2, 3, 4):
         torch.set_num_threads(count)
         assert same(step(*p), expected)
+
+
+def test_more_threads_than_there_are_cost_nothing():
+    """So many of their own would not be done for minutes."""
+    x = np.random.default_rng(0).standard_normal((1, 2, 300, 8)).astype(np.float32)
+    expected = treadle.attention(x, x, x, threads=1)
+    start = time.monotonic()
+    for threads in (1_000, 20_000, 2**31 - 1):
+        np.testing.assert_array_equal(treadle.attention(x, x, x, threads=threads), expected)
+    assert time.monotonic() - start < 10
+    with pytest.raises(ValueError, match="-1 threads"):
+        treadle.attention(x, x, x, threads=-1)
 
 
 def test_torch_number_of_threads_is_followed(monkeypatch):

@@ -79,3 +79,60 @@ def test_dropout_is_refused(batch):
     x = torch.randn(1, 4, 8, 16)
     with pytest.raises(ValueError, match="dropout"):
         integration.attention_forward(model, x, x, x, None, dropout=0.1)
+
+
+def test_arguments_that_choose_keys_are_refused():
+    model, x = make("Llama", "treadle"), torch.randn(1, 4, 8, 16)
+    for argument in ("indices", "block_indices", "head_mask", "cache", "something_new"):
+        with pytest.raises(ValueError, match=f"LlamaForCausalLM passes {argument} to its attention"):
+            integration.attention_forward(model, x, x, x, None, **{argument: torch.zeros(1)})
+    harmless = dict(position_ids=torch.arange(8), use_cache=True, sliding_window=4, indices=None, head_mask=False)
+    out = integration.attention_forward(model, x, x, x, None, **harmless)[0]
+    assert torch.equal(out, integration.attention_forward(model, x, x, x, None)[0])
+
+
+def test_a_model_with_unknown_arguments(batch):
+    model = make("Llama", "treadle")
+    with pytest.raises(ValueError, match="passes block_indices"):
+        model(batch[0], block_indices=torch.zeros(2, 37))
+
+
+def test_weights_are_refused():
+    x = torch.randn(1, 4, 8, 16)
+    with pytest.raises(ValueError, match="no attention weights"):
+        integration.attention_forward(make("Llama", "treadle"), x, x, x, None, output_attentions=True)
+
+
+def test_causal_by_argument():
+    """Without a mask, as sdpa has it; with one, it says nothing."""
+    model, x = make("Llama", "treadle"), torch.randn(2, 4, 8, 16)
+    plain, causal = (integration.attention_forward(model, x, x, x, None, is_causal=c)[0] for c in (False, True))
+    expected = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True).transpose(1, 2)
+    torch.testing.assert_close(causal, expected)
+    assert not torch.allclose(plain, expected)
+    everything = integration.attention_mask(2, 8, 8, mask_function=lambda b, h, q, kv: q >= 0)
+    assert torch.equal(integration.attention_forward(model, x, x, x, everything, is_causal=True)[0], plain)
+
+
+@pytest.mark.parametrize("mask", [False, True])
+def test_packed_sequences(mask):
+    """Given by where they begin, or by their numbers."""
+    model, x = make("Llama", "treadle"), torch.randn(1, 4, 12, 16)
+    causal = integration.attention_mask(1, 12, 12) if mask else None
+    bounds = torch.tensor([0, 5, 6, 12], dtype=torch.int32)
+    packed = [
+        integration.attention_forward(model, x, x, x, causal, cu_seq_lens_q=bounds, cu_seq_lens_k=bounds)[0],
+        integration.attention_forward(model, x, x, x, causal, seq_idx=torch.tensor([[0] * 5 + [1] + [2] * 6]))[0],
+    ]
+    parts = []
+    for first, last in ((0, 5), (5, 6), (6, 12)):
+        part = x[:, :, first:last]
+        parts.append(torch.nn.functional.scaled_dot_product_attention(part, part, part, is_causal=mask))
+    for out in packed:
+        torch.testing.assert_close(out, torch.cat(parts, 2).transpose(1, 2))
+
+
+def test_numbers_of_sequences_without_those_of_all_keys():
+    model, q, k = make("Llama", "treadle"), torch.randn(1, 4, 1, 16), torch.randn(1, 4, 12, 16)
+    with pytest.raises(ValueError, match="1 queries and 12 keys"):
+        integration.attention_forward(model, q, k, k, None, seq_idx=torch.zeros(1, 1, dtype=torch.int32))

@@ -14,9 +14,17 @@ from typing import Optional
 
 import torch
 
-from ..torch import AuxRequest, BlockMask, create_block_mask, flex_attention
+from ..torch import AuxRequest, BlockMask, and_masks, create_block_mask, flex_attention
 
 name = "treadle"
+
+# Arguments of layers that choose no keys: the mask says already what they say, or they are about something else. Any
+# other argument is refused.
+_HARMLESS = frozenset((
+    "position_ids", "cache_position", "position_embeddings", "past_key_values", "use_cache", "sliding_window",
+    "max_length_q", "max_length_k", "token_type_ids", "mm_token_type_ids", "output_hidden_states", "output_router_logits",
+    "return_dict", "deterministic", "num_items_in_batch",
+))  # fmt: skip
 
 
 def attention_mask(
@@ -58,9 +66,22 @@ def attention_forward(
     s_aux: Optional[torch.Tensor] = None,
     position_bias: Optional[torch.Tensor] = None,
     dropout: float = 0.0,
-    **ignored,
+    is_causal: Optional[bool] = None,
+    cu_seq_lens_q: Optional[torch.Tensor] = None,
+    cu_seq_lens_k: Optional[torch.Tensor] = None,
+    seq_idx: Optional[torch.Tensor] = None,
+    output_attentions: Optional[bool] = None,
+    **others,
 ):
     """A layer's attention: [batch, queries, heads, dim], and no weights."""
+    for argument, given in others.items():
+        if argument not in _HARMLESS and given is not None and given is not False:
+            raise ValueError(
+                f"{type(module).__name__} passes {argument} to its attention, which treadle does not know and does not "
+                'ignore: it may choose keys. Use attn_implementation="eager" or "sdpa" for this model'
+            )
+    if output_attentions:
+        raise ValueError('treadle makes no attention weights; use attn_implementation="eager" for output_attentions')
     if dropout > 0:
         raise ValueError("treadle has no attention dropout; set attention_dropout to 0 in the model's config")
     block_mask, bias = None, None
@@ -68,6 +89,21 @@ def attention_forward(
         bias = attention_mask[:, :, :, : key.shape[-2]]
     else:
         block_mask = attention_mask
+    chosen = []  # keys that arguments choose beside the mask
+    if is_causal and attention_mask is None and query.shape[2] > 1:  # with a mask it says nothing, as in sdpa
+        chosen.append(lambda b, h, q, kv: q >= kv)
+    if cu_seq_lens_k is not None:
+        first = cu_seq_lens_k if cu_seq_lens_q is None else cu_seq_lens_q
+        chosen.append(_same_sequence(_numbers(first, query)[None], _numbers(cu_seq_lens_k, key)[None]))
+    if seq_idx is not None:
+        if query.shape[2] != key.shape[2]:
+            raise ValueError(
+                f"seq_idx has numbers for {seq_idx.shape[-1]} tokens, and there are {query.shape[2]} queries and "
+                f"{key.shape[2]} keys: which sequences the keys belong to is not known"
+            )
+        chosen.append(_same_sequence(seq_idx, seq_idx))
+    if chosen:
+        block_mask = _also(block_mask, chosen, query, key)
 
     def score_mod(score, b, h, q, kv):
         if softcap is not None:
@@ -88,6 +124,28 @@ def attention_forward(
         # A sink is one more key with this score and no value: it only takes its part of the weight.
         out = out * torch.sigmoid(aux.lse - s_aux.view(1, -1, 1)).unsqueeze(-1).to(out.dtype)
     return out.transpose(1, 2).contiguous(), None
+
+
+def _numbers(bounds: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Which of the sequences that lie one behind the other a token is in; `bounds` are where they begin, and the end."""
+    tokens = torch.arange(x.shape[2], dtype=bounds.dtype)
+    return torch.searchsorted(bounds, tokens, right=True)
+
+
+def _same_sequence(of_queries: torch.Tensor, of_keys: torch.Tensor):
+    def mask_mod(b, h, q, kv):
+        row = b if of_keys.shape[0] > 1 else 0
+        return of_queries[row, q] == of_keys[row, kv]
+
+    return mask_mod
+
+
+def _also(block_mask: Optional[BlockMask], mask_mods: list, query: torch.Tensor, key: torch.Tensor) -> BlockMask:
+    """What the mask shows, if there is one, and all of these."""
+    of_mask = None if block_mask is None else block_mask.compiled_mask_mod()
+    if of_mask is not None:
+        mask_mods = [*mask_mods, of_mask]
+    return create_block_mask(and_masks(*mask_mods), query.shape[0], None, query.shape[2], key.shape[2])
 
 
 def register() -> None:

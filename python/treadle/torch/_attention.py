@@ -7,14 +7,15 @@ from typing import Callable, NamedTuple, Optional, Union
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad, profiler
 
 from .._layouts import Layouts
 from .._program import Program, with_indices
-from ._arrays import tensors_of
+from ._arrays import are_plain, needs_dispatcher, tensors_of
 from ._autograd import Attention
 from ._check import check_lengths, check_options, check_shapes, check_tensors
 from ._foreign_masks import as_block_mask
-from ._ops import compiled_call
+from ._ops import operation
 from ._run import Call, run_forward
 from ._tracing import trace
 
@@ -80,8 +81,9 @@ def flex_attention(
     want_max = return_aux is not None and return_aux.max_scores
     mask_mod = mask.compiled_mask_mod() if mask is not None else None
 
-    if torch.compiler.is_compiling():
-        out, lse, most = compiled_call(query, key, value, score_mod, mask_mod, scale)
+    if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
+        # Sizes may be symbols: nothing depends on them.
+        out, lse, most = operation(query, key, value, trace(score_mod, mask_mod, (None, None, None, None)), scale)
     else:
         out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max)
     if return_aux is not None:
@@ -92,6 +94,8 @@ def flex_attention(
 def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max):
     program = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]))
     captured = tensors_of(program.captures)
+    if not are_plain(captured):
+        return operation(query, key, value, program, scale)
     needs_grad = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
     )
@@ -104,10 +108,13 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_m
 
     def run(program: Program):
         call = Call(program, scale, layouts, want_max, torch.get_num_threads())
-        if needs_grad or _inside_functorch():
+        if needs_grad or _inside_functorch() or forward_ad._current_level >= 0:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
 
+    if profiler._is_profiler_enabled:  # which sees operations only, and this is none
+        with profiler.record_function("treadle::attention"):
+            return with_indices(program, run)
     return with_indices(program, run)
 
 

@@ -1,7 +1,7 @@
 """The derivative of a call, in one place: what forward saves, and what backward makes of it.
 
-There are two entries. Eager calls go through `Attention` below, which spares them torch's dispatcher; compiled and
-exported graphs hold the operation that _ops.py registers. Both use `save` and `differentiate`.
+There are two entries. Eager calls go through `Attention` below, which spares them torch's dispatcher; whatever needs the
+dispatcher (graphs, tensor subclasses) has the operations that _ops.py registers. Both use `save` and `differentiate`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,11 @@ from typing import Callable
 
 import torch
 
+from ._arrays import needs_dispatcher
+from ._flat import flattened
 from ._run import Call, run_backward, run_forward
+
+NO_SECOND_DERIVATIVE = "treadle: flex_attention can be differentiated once; its gradients cannot be"
 
 
 def save(ctx, q, k, v, captures, output) -> None:
@@ -56,6 +60,9 @@ class Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dout, dlse, dmax):
         def run(q, k, v, captures, out, lse, dout, dlse, numbers):
+            if needs_dispatcher(dout) if dlse is None else needs_dispatcher(dout, dlse):
+                program = flattened(ctx.call.program, ctx.call.scale)
+                return torch.ops.treadle.attention_backward(q, k, v, captures, *program, out, lse, dout, dlse, numbers)
             return _Backward.apply(ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures)
 
         return (None, *differentiate(ctx, ctx.needs_input_grad[1:], dout, dlse, run))
@@ -74,4 +81,4 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *ignored):
-        raise NotImplementedError("treadle: flex_attention can be differentiated once; its gradients cannot be")
+        raise NotImplementedError(NO_SECOND_DERIVATIVE)

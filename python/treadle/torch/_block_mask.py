@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .._layouts import Layouts
+from ._arrays import needs_dispatcher
 from ._block_lists import BY_COLUMN, BY_ROW, BlockLists, pair
 from ._block_text import blocks_as_text
 from ._evaluate import block_kinds
@@ -104,6 +105,10 @@ class BlockMask:
             seq_lengths, *lists.by_row(), *lists.by_column(), BLOCK_SIZE=block, mask_mod=mask_mod or noop_mask
         )
 
+    def __getstate__(self) -> dict:
+        """Of copies and pickles: lists of their own, and without what was made for kernels, which is made again."""
+        return {**self.__dict__, "_lists": self._lists.copy(), "layouts": Layouts(), "_listed": None}
+
     # --- what kernels use ----------------------------------------------------------------------------------------
 
     @property
@@ -130,6 +135,9 @@ class BlockMask:
             return None
         if self._made_for is not None:
             return self.mask_mod
+        if torch.compiler.is_compiling() or needs_dispatcher(*[t for t in self._lists.by_row() if t is not None]):
+            # Part of a graph: other lists compile nothing anew, and nothing of it is kept for calls outside.
+            return mask_of_blocks(self._lists.kinds(), self.BLOCK_SIZE, self.mask_mod)
         state = self._lists.state()
         if self._listed is not None and self._listed[0] is self.mask_mod and self._listed[1] == state:
             return self._listed[2]

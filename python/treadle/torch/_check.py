@@ -10,15 +10,17 @@ from torch import Tensor
 from ._block_mask import BlockMask
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
+_NESTED = "nested tensors are not supported"
 
 
 def check_tensors(query, key, value):
     """Tensors, and where they are."""
     for t in (query, key, value):
-        if not isinstance(t, Tensor):
-            raise TypeError(f"query, key and value must be tensors, got {type(t).__name__}")
-        if t.is_nested:
-            raise NotImplementedError("nested tensors are not supported")
+        if type(t) is not Tensor:
+            if not isinstance(t, Tensor):
+                raise TypeError(f"query, key and value must be tensors, got {type(t).__name__}")
+            if t.is_nested:
+                raise NotImplementedError(_NESTED)
     if not (query.is_cpu and key.is_cpu and value.is_cpu) and not (query.device == key.device == value.device):
         raise ValueError(
             f"query, key and value must be on one device, got {query.device}, {key.device} and {value.device}"
@@ -29,7 +31,10 @@ def check_tensors(query, key, value):
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, block_mask: Optional[BlockMask]):
     """Dims, heads, batches, lengths and types."""
-    q, k, v = query.shape, key.shape, value.shape
+    try:
+        q, k, v = query.shape, key.shape, value.shape
+    except RuntimeError:
+        raise NotImplementedError(_NESTED) from None
     if len(q) < 2 or len(k) < 2 or len(v) < 2:
         raise ValueError("query, key and value must have at least 2 dimensions")
     if q[-1] != k[-1]:
@@ -57,7 +62,7 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, bl
         raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
     for t in (query, key, value):
         if t.dtype not in _FLOATS:
-            raise ValueError(f"query, key and value must be floating point, got {t.dtype}")
+            raise ValueError(f"query, key and value must be float64, float32, bfloat16 or float16, got {t.dtype}")
 
 
 def check_options(kernel_options: Optional[dict], return_lse: bool, return_aux):

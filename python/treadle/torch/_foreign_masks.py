@@ -5,6 +5,8 @@ from __future__ import annotations
 import weakref
 from typing import Optional
 
+import torch
+
 from ._block_lists import BY_ROW
 from ._block_mask import BlockMask
 
@@ -18,18 +20,22 @@ def as_block_mask(mask) -> Optional[BlockMask]:
         return mask
     if not all(hasattr(mask, name) for name in ("kv_num_blocks", "kv_indices", "mask_mod", "BLOCK_SIZE")):
         raise TypeError(f"block_mask must be a BlockMask, got {type(mask).__name__}")
+    if torch.compiler.is_compiling():  # which would compile again for every mask that is known
+        return _converted(mask)
     try:
         found = _known.get(mask)
     except TypeError:
         found = None
     same = found is not None and found.mask_mod is mask.mask_mod
     if not same or any(getattr(found, name) is not getattr(mask, name) for name in BY_ROW):
-        found = BlockMask(
-            mask.seq_lengths, *[getattr(mask, name) for name in BY_ROW], BLOCK_SIZE=mask.BLOCK_SIZE,
-            mask_mod=mask.mask_mod,
-        )  # fmt: skip
+        found = _converted(mask)
         try:
             _known[mask] = found
         except TypeError:
             pass
     return found
+
+
+def _converted(mask) -> BlockMask:
+    lists = [getattr(mask, name) for name in BY_ROW]
+    return BlockMask(mask.seq_lengths, *lists, BLOCK_SIZE=mask.BLOCK_SIZE, mask_mod=mask.mask_mod)

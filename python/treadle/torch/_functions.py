@@ -21,7 +21,11 @@ def buffer_of_tensor(x: torch.Tensor) -> Buffer:
     name = NAMES.get(x.dtype)
     if name is None:
         raise TraceError(f"a mod captures a tensor of {x.dtype}, which is not supported{where_in_user_code()}")
-    return Buffer(x, name, tuple(x.shape))
+    try:
+        shape = tuple(x.shape)
+    except RuntimeError:  # nested tensors have none
+        raise TraceError(f"a mod captures a nested tensor, which is not supported{where_in_user_code()}") from None
+    return Buffer(x, name, shape)
 
 
 def call(func, args, kwargs):
@@ -58,6 +62,13 @@ def _full_name(func) -> str:
 
 def refuse_write(how: str):
     raise TraceError(f"a mod writes to a captured tensor ({how}); mods only read{where_in_user_code()}")
+
+
+def refuse_random(name: str):
+    raise TraceError(
+        f"a mod calls torch.{name}; it is called once, so all pairs would get the same number. Draw a tensor before, and "
+        f"read it at indices{where_in_user_code()}"
+    )
 
 
 # --- those that only tensors have ---------------------------------------------------------------------------------

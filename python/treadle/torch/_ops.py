@@ -1,32 +1,27 @@
-"""The operations that stand for a call inside torch.compile and torch.export.
+"""The operations that stand for a call inside graphs: of torch.compile, torch.export, make_fx and torch.jit.trace.
 
 A mod is text there, and everything it reads an argument: treadle::attention(q, k, v, captures, score_mod, mask, ...).
-Shapes alone are known while a graph is made; the kernels run when the graph does.
+Shapes alone are known while a graph is made; the kernels run when the graph does. Tensor subclasses and fake tensors
+see the operations, too.
 """
 
 from __future__ import annotations
 
 import torch
 
-from .._captures import Buffer
 from .._layouts import Layouts
 from .._program import Program, with_indices
-from ._arrays import NAMES, tensors_of
-from ._autograd import differentiate, save
+from ._arrays import tensors_of
+from ._autograd import NO_SECOND_DERIVATIVE, differentiate, save
+from ._flat import SCHEMA, flattened, unflattened
 from ._run import Call, compute_type, empty_gradients, empty_in_order_of, run_backward, run_forward
-from ._tracing import trace
 
-# The fields of a Program, with both spellings of its mods; `kinds` has an i or an f for every scalar.
-_PROGRAM = (
-    "Tensor[] captures, str score_mod, str mask, str score_mod_from_end, str mask_from_end, str kinds, "
-    "SymInt[] integers, float[] reals, float? scale"
-)
 torch.library.define(
-    "treadle::attention", f"(Tensor q, Tensor k, Tensor v, {_PROGRAM}) -> (Tensor, Tensor, Tensor)"
+    "treadle::attention", f"(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor)"
 )
 torch.library.define(
     "treadle::attention_backward",
-    f"(Tensor q, Tensor k, Tensor v, {_PROGRAM}, Tensor out, Tensor lse, Tensor dout, Tensor? dlse, int[] gradients) "
+    f"(Tensor q, Tensor k, Tensor v, {SCHEMA}, Tensor out, Tensor lse, Tensor dout, Tensor? dlse, int[] gradients) "
     "-> Tensor[]",
 )
 
@@ -34,23 +29,9 @@ torch.library.define(
 _layouts = Layouts(64)  # of all compiled and exported models
 
 
-def _arguments_of(program: Program, scale) -> tuple:
-    """What the operations take for a program."""
-    scalars = program.scalars
-    kinds = "".join(["i" if isinstance(x, int) else "f" for x in scalars])
-    integers = [x for x in scalars if isinstance(x, int)]
-    reals = [x for x in scalars if not isinstance(x, int)]
-    captures = tensors_of(program.captures)
-    return captures, program.score_mod, program.mask, *program.from_end, kinds, integers, reals, scale
-
-
 def _run(captures, arguments, run):
     """run(call) of what an operation was given."""
-    score_mod, mask, score_mod_from_end, mask_from_end, kinds, integers, reals, scale = arguments
-    whole, real = iter(integers), iter(reals)
-    scalars = tuple([next(whole) if kind == "i" else next(real) for kind in kinds])
-    buffers = tuple([Buffer(t, NAMES[t.dtype], tuple(t.shape)) for t in captures])
-    program = Program(score_mod, mask, buffers, scalars, (score_mod_from_end, mask_from_end))
+    program, scale = unflattened(captures, arguments)
     threads = torch.get_num_threads()
     return with_indices(program, lambda program: run(Call(program, scale, _layouts, True, threads)))
 
@@ -102,7 +83,13 @@ def _differentiate(ctx, dout, dlse, dmax):
 torch.library.register_autograd("treadle::attention", _differentiate, setup_context=_setup)
 
 
-def compiled_call(q, k, v, score_mod, mask_mod, scale):
-    """out, lse, max, as one operation of the graph that is being made. Sizes may be symbols: nothing depends on them."""
-    program = trace(score_mod, mask_mod, (None, None, None, None))
-    return torch.ops.treadle.attention(q, k, v, *_arguments_of(program, scale))
+def _differentiate_again(ctx, *ignored):
+    raise NotImplementedError(NO_SECOND_DERIVATIVE)
+
+
+torch.library.register_autograd("treadle::attention_backward", _differentiate_again)
+
+
+def operation(q, k, v, program: Program, scale):
+    """out, lse, max, as one operation of torch's."""
+    return torch.ops.treadle.attention(q, k, v, tensors_of(program.captures), *flattened(program, scale))

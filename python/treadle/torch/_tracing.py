@@ -9,15 +9,21 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _program
 from .._captures import read, trace_of
-from ._functions import buffer_of_tensor, call, refuse_write
+from ._functions import buffer_of_tensor, call, refuse_random, refuse_write
 from ._values import TorchTrace
 
 _read_element = torch.Tensor.__getitem__
 _in_place = {f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()}
 
+_random = frozenset((
+    "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "multinomial", "normal",
+    "poisson", "dropout",
+))  # fmt: skip
+
 
 class Tracing(TorchFunctionMode):
-    """While a mod is traced: indexing a tensor with traced values reads it, and writing to one is refused."""
+    """While a mod is traced: indexing a tensor with traced values reads it; writing to one is refused, and so are random
+    numbers."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func is _read_element and type(args[0]) is torch.Tensor:
@@ -31,10 +37,17 @@ class Tracing(TorchFunctionMode):
                 refuse_write("[...] = ")
             if name in _in_place or not (name.endswith("__") or name.startswith("_")):
                 refuse_write(name)
+        elif name in _random:
+            refuse_random(name)
         return func(*args, **(kwargs or {}))
+
+
+_nothing = _program.Program("", "", (), (), ("", ""))
 
 
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> _program.Program:
     """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
+    if score_mod is None and mask_mod is None:
+        return _nothing
     with Tracing():
         return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
