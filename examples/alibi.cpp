@@ -47,7 +47,7 @@ int main() {
   std::printf("slopes 1, 0.25, 0:\n");
   print_last_row(alibi.forward({q, k, v}).out);
 
-  // Other slopes for this call only; nothing is compiled anew.
+  // Other slopes for this call only; this does not recompile.
   std::vector<float> steep{5.0f, 2.0f, 1.0f};
   Call call;
   call.captures = {{"slopes", View(steep.data(), {heads})}};

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that the pages name only files that exist, and that their lines fit a window.
 
-Looks at README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md, outside of ``` blocks, for
+Looks at README.md, CONTRIBUTING.md, CHANGELOG.md, SECURITY.md and docs/*.md, outside of ``` blocks, for
 
   - `src/ir/ops.def` or `src/ir` in backticks: the path must exist, seen from the root, the page, src/ or include/
   - `ops.def`, a name with the ending of a source file: some file must be called so
@@ -47,7 +47,7 @@ def columns(line):
 
 def offences(root):
     """Yields "page:line: message"."""
-    pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    pages = [root / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
     pages += sorted((root / "docs").rglob("*.md"))
     for page in filter(pathlib.Path.exists, pages):
         in_block = False

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,19 +55,21 @@ struct Options {
   Save save = Save::lse;
   std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
   Backend backend = Backend::cpu;
-  std::string target;  // "haswell", ...: code for an older processor than this one is
+  std::string target;               // "haswell", ...: code for an older processor than this one is
+  std::int64_t most_nodes = 32768;  // of each mod and of the derivative; a larger one is refused
 };
 
 struct Inputs {
   ConstView q, k, v;
 };
 
-// What may differ from call to call without compiling anew.
+// What may differ between calls without a recompile.
 struct Call {
   std::vector<Capture> captures;  // bound instead of those that were given when compiled, by name
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
-  Layout layout;                       // worked out for the call
+  Layout layout;                       // built for the call
   bool lse = false, max = false;       // what forward returns besides out; backward needs lse
+  std::stop_token stop;                // ends the call early, from any thread: it throws Stopped
 };
 
 struct Forward {
@@ -193,7 +196,7 @@ class TREADLE_API Attention {
 
   [[nodiscard]] std::vector<CaptureInfo> captures() const;
 
-  // The mods as text, simplified, and the derivative, for people.
+  // The mods and the derivative as readable text, simplified.
   [[nodiscard]] std::string describe() const;
 
   struct Compiled;  // internal

@@ -21,13 +21,19 @@ class TREADLE_API Executor {
   Executor& operator=(const Executor&) = delete;
   virtual ~Executor();
 
-  // How many tasks may run at the same time, at least 1. Results do not depend on it.
+  // How many tasks may run at the same time, at least 1. Results do not depend on it. A call asks
+  // once.
   [[nodiscard]] virtual int threads() const = 0;
 
   // Runs task(0) ... task(count - 1), each exactly once, in any order, and returns when all are
   // done; a count of 0 or less runs nothing. What the tasks wrote is visible to the caller. When
   // tasks throw, no new one starts and the first exception is rethrown here once those already
   // started have ended. May be called from several threads at once, and by a task.
+  //
+  // Calls of attention forgive what they can: a task that is run again does nothing, tasks that are
+  // left undone are done by the calling thread, and an exception of the executor's own is passed
+  // on. They need that no task begins after run has returned or thrown, and have working memory
+  // for threads() tasks at once: more of them take more when it is too late to fail cleanly.
   virtual void run(std::int64_t count, const std::function<void(std::int64_t)>& task) = 0;
 };
 

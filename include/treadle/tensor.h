@@ -25,13 +25,8 @@ class TREADLE_API Tensor {
   Tensor() = default;
   Tensor(DType dtype, Dims shape);
 
-  Tensor(Tensor&& other) noexcept
-      : memory_(std::move(other.memory_)), view_(std::exchange(other.view_, View())) {}
-  Tensor& operator=(Tensor&& other) noexcept {
-    memory_ = std::move(other.memory_);
-    view_ = std::exchange(other.view_, View());
-    return *this;
-  }
+  Tensor(Tensor&& other) noexcept = default;
+  Tensor& operator=(Tensor&& other) noexcept = default;
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
@@ -39,16 +34,16 @@ class TREADLE_API Tensor {
   [[nodiscard]] Tensor clone() const;
 
   // Views stay valid when the tensor is moved.
-  [[nodiscard]] View view() & { return view_; }
-  [[nodiscard]] ConstView view() const& { return view_; }
-  operator View() & { return view_; }
-  operator ConstView() const { return view_; }
+  [[nodiscard]] View view() & { return held(); }
+  [[nodiscard]] ConstView view() const& { return held(); }
+  operator View() & { return held(); }
+  operator ConstView() const { return held(); }
 
-  [[nodiscard]] DType dtype() const { return view_.dtype(); }
-  [[nodiscard]] const Dims& shape() const { return view_.shape(); }
-  [[nodiscard]] int rank() const { return view_.rank(); }
-  [[nodiscard]] std::int64_t size(int axis) const { return view_.size(axis); }
-  [[nodiscard]] std::int64_t count() const { return view_.count(); }
+  [[nodiscard]] DType dtype() const { return held().dtype(); }
+  [[nodiscard]] const Dims& shape() const { return held().shape(); }
+  [[nodiscard]] int rank() const { return held().rank(); }
+  [[nodiscard]] std::int64_t size(int axis) const { return held().size(axis); }
+  [[nodiscard]] std::int64_t count() const { return held().count(); }
 
   // All elements in row-major order; T is checked.
   template <class T>
@@ -63,11 +58,11 @@ class TREADLE_API Tensor {
   // One element; index and T are checked.
   template <class T>
   [[nodiscard]] T& at(const Dims& index) & {
-    return view_.at<T>(index);
+    return held().template at<T>(index);
   }
   template <class T>
   [[nodiscard]] const T& at(const Dims& index) const& {
-    return view_.at<T>(index);
+    return held().template at<T>(index);
   }
 
   // Inside a score mod or a mask: the Value at traced indices. Needs treadle/trace.h.
@@ -77,10 +72,16 @@ class TREADLE_API Tensor {
   }
 
  private:
+  // Of one that was moved from nothing is left, not even the shape of no elements: making it could
+  // fail, and a move must not.
+  [[nodiscard]] const View& held() const {
+    static const View& none = *new View;  // never taken down
+    return memory_ ? view_ : none;
+  }
   template <class T>
   [[nodiscard]] T* elements() const {
     if (dtype_of<T> != dtype()) detail::fail_element_type(dtype(), dtype_of<T>);
-    return static_cast<T*>(view_.data());
+    return static_cast<T*>(held().data());
   }
 
   struct Free {

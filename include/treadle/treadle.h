@@ -12,6 +12,7 @@
 #include "treadle/float16.h"
 #include "treadle/key_lists.h"
 #include "treadle/layout.h"
+#include "treadle/memory.h"
 #include "treadle/mod.h"
 #include "treadle/mods.h"
 #include "treadle/patterns.h"

@@ -6,8 +6,8 @@
 //   m.at<float>({1, 2}) = 7;                // and t.at<float>({2, 1}) == 7
 //
 // Strides count elements and may be zero (the axis repeats) or negative (it runs backwards; the
-// pointer is at index 0). A View may be written through, a ConstView may not; a View converts to a
-// ConstView.
+// pointer is at index 0). The pointer must be aligned to the size of an element. A View may be
+// written through, a ConstView may not; a View converts to a ConstView.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,7 @@ TREADLE_API std::string to_string(const Dims& dims);
 
 namespace detail {
 
-TREADLE_API void check_view(DType dtype, const Dims& shape, const Dims& strides, bool has_data);
+TREADLE_API void check_view(const void* data, DType dtype, const Dims& shape, const Dims& strides);
 [[noreturn]] TREADLE_API void fail_element_type(DType have, DType asked);
 TREADLE_API std::int64_t checked_offset(const Dims& shape, const Dims& strides, const Dims& index);
 
@@ -56,7 +56,7 @@ class BasicView {
 
   BasicView(Void* data, DType dtype, Dims shape, Dims strides)
       : data_(data), dtype_(dtype), shape_(std::move(shape)), strides_(std::move(strides)) {
-    detail::check_view(dtype_, shape_, strides_, data_ != nullptr);
+    detail::check_view(data_, dtype_, shape_, strides_);
   }
 
   BasicView(Void* data, DType dtype, const Dims& shape)

@@ -1,5 +1,5 @@
 // Calls: check what was given, bind captures, and hand the request to the backend. The stages after
-// that are in backend/cpu/call.cpp. Nothing of the caller's is written before all has succeeded.
+// that are in backend/cpu/call.cpp. What has been written when a call throws: treadle/error.h.
 #include "treadle/attention.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled, con
                                  api::scale_of(compiled, sizes.dim),
                                  bindings,
                                  call.layout,
-                                 api::executor_of(call)};
+                                 api::workers_of(name, call)};
   compiled.backend->forward({request, results});
 }
 
@@ -111,7 +111,7 @@ void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
                                  api::scale_of(compiled, sizes.dim),
                                  bindings,
                                  given.call.layout,
-                                 api::executor_of(given.call)};
+                                 api::workers_of("backward", given.call)};
   compiled.backend->backward(
       {request, recompute ? recomputed : given.saved, given.dout, given.dlse, results});
 }

@@ -13,7 +13,7 @@ std::unique_ptr<const backend::Backend> make_backend(const backend::Program& pro
   using backend::reference::make_reference;
   switch (options.backend) {
     case Backend::reference: return make_reference(program);
-    case Backend::cpu: return make_cpu(program, options.target, make_reference(program));
+    case Backend::cpu: return make_cpu(program, options.target);
   }
   base::internal_error("compile: no such backend");
 }

@@ -34,19 +34,19 @@ Looked look(std::string_view name, const Attention::Compiled& compiled, const ap
 
 BlockLists lists_of(const BlockListOptions& options, const Looked& looked, const Call& call) {
   if (!call.layout.empty()) return call.layout.block_lists(options);
-  return layout::to_block_lists(looked.mask, looked.extent, options, api::executor_of(call));
+  return layout::to_block_lists(looked.mask, looked.extent, options,
+                                api::workers_of("block_lists", call));
 }
 
 BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call& call) {
-  Executor& executor = api::executor_of(call);
+  const base::Workers workers = api::workers_of("block_layout", call);
   if (!call.layout.empty()) {
-    return patterns::to_block_layout(looked.mask, call.layout.held()->layout, block_size, executor);
+    return patterns::to_block_layout(looked.mask, call.layout.held()->layout, block_size, workers);
   }
   BlockLayout{.block_size = block_size, .heads = 1}.check();  // before tiles are made of it
   const layout::Tiles tiles({}, looked.extent.queries, block_size);
-  return patterns::to_block_layout(looked.mask,
-                                   layout::build(looked.mask, looked.extent, tiles, executor),
-                                   block_size, executor);
+  return patterns::to_block_layout(
+      looked.mask, layout::build(looked.mask, looked.extent, tiles, workers), block_size, workers);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ BlockLists Layout::block_lists(const BlockListOptions& options) const {
   if (empty()) base::fail("block_lists: the layout is empty; Attention::layout makes one");
   const std::optional<layout::Selection>& listed = held_->listed;
   return layout::to_block_lists(held_->layout, listed ? &*listed : nullptr, options,
-                                api::executor_of({}));
+                                api::workers_of("block_lists", {}));
 }
 
 BlockLists Attention::block_lists(const BlockListOptions& options, const TensorSpec& q,

@@ -39,9 +39,13 @@ backend::Bindings bindings_of(const backend::Program& program,
           .derivative = views_of(program.derivative.graph.slots(), bound)};
 }
 
-Executor& executor_of(const Call& call) {
+base::Workers workers_of(std::string_view name, const Call& call) {
   static const auto* shared = new std::shared_ptr<Executor>(tbb_executor());
-  return call.executor ? *call.executor : **shared;
+  if (!call.executor) return {**shared, call.stop};
+  if (const int threads = call.executor->threads(); threads < 1)
+    base::fail("{}: the executor says that it has {} threads; it must have at least 1", name,
+               threads);
+  return {*call.executor, call.stop};
 }
 
 double scale_of(const Attention::Compiled& compiled, std::int64_t dim) {

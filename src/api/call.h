@@ -7,6 +7,7 @@
 
 #include "api/compiled.h"
 #include "backend/backend.h"
+#include "base/parallel.h"
 
 namespace treadle::api {
 
@@ -14,8 +15,9 @@ namespace treadle::api {
 backend::Bindings bindings_of(const backend::Program& program,
                               const std::vector<const Capture*>& bound);
 
-// The call's executor, or oneTBB on all cores, made once.
-Executor& executor_of(const Call& call);
+// Who works on the call: its executor, or oneTBB on all cores, made once; until its stop. `name` is
+// the call's, in messages.
+base::Workers workers_of(std::string_view name, const Call& call);
 
 double scale_of(const Attention::Compiled& compiled, std::int64_t dim);
 

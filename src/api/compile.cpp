@@ -27,6 +27,14 @@ void check_scale(const Options& options) {
   }
 }
 
+// Compile time, and the size of kernels, grow with the number of nodes.
+void check_size(std::string_view what, const ir::Graph& graph, const Options& options) {
+  if (graph.size() > options.most_nodes) {
+    base::fail("compile: the {} has {} nodes; Options::most_nodes allows {}", what, graph.size(),
+               options.most_nodes);
+  }
+}
+
 // Each name once, and known. derive checks that the score mod reads it and that it holds floats.
 void check_gradients(const Options& options, const ir::Graph& score_mod, const ir::Graph& mask) {
   for (std::size_t i = 0; i < options.gradients.size(); ++i) {
@@ -72,6 +80,8 @@ api::Stages api::stages_of(const Options& options) {
   auto captures = std::make_shared<trace::CaptureTable>();
   made.traced_score = trace::trace(options.score_mod, captures);
   made.traced_mask = trace::trace(options.mask, captures);
+  check_size("score mod", made.traced_score, options);
+  check_size("mask", made.traced_mask, options);
   check_gradients(options, made.traced_score, made.traced_mask);
   show("score mod, traced", made.traced_score);
   show("mask, traced", made.traced_mask);
@@ -84,6 +94,7 @@ api::Stages api::stages_of(const Options& options) {
 
   program.derivative = passes::derive(
       program.score_mod, still_read(options.gradients, made.traced_score, program.score_mod));
+  check_size("derivative of the score mod", program.derivative.graph, options);
   show("derivative", program.derivative);
 
   made.captures = captures->captures();

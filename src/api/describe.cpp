@@ -24,7 +24,7 @@ Layout layout_of(const Attention::Compiled& compiled, const api::TensorShape& q,
   const backend::Sizes sizes = api::check_inputs("layout", q, k, v);
   const std::vector<const Capture*> bound = api::bind("layout", compiled.captures, call.captures);
   return compiled.backend->layout(sizes, api::bindings_of(compiled.program, bound),
-                                  api::executor_of(call));
+                                  api::workers_of("layout", call));
 }
 
 }  // namespace

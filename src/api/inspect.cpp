@@ -123,7 +123,7 @@ void unmasked_pairs(std::string_view score_mod, const std::vector<Capture>& capt
 }
 
 void block_kinds(std::string_view mask, const std::vector<Capture>& captures, const BlockGrid& grid,
-                 const View& result, Executor& executor) {
+                 const View& result, const base::Workers& workers) {
   check_result("block_kinds", result, DType::u8);
   if (grid.query_block < 1 || grid.key_block < 1) {
     base::fail("block_kinds: blocks of {} queries and {} keys; both must be positive",
@@ -137,7 +137,7 @@ void block_kinds(std::string_view mask, const std::vector<Capture>& captures, co
   }
   const layout::Extent extent{result.size(0), result.size(1), grid.queries, grid.keys};
   const layout::Tiles tiles({}, grid.queries, grid.query_block);
-  const layout::Layout layout = layout::build(bound(mask, captures), extent, tiles, executor);
+  const layout::Layout layout = layout::build(bound(mask, captures), extent, tiles, workers);
   for (std::int64_t b = 0; b < extent.batch; ++b) {
     for (std::int64_t h = 0; h < extent.heads; ++h) {
       const std::vector<layout::BlockKind> kinds =

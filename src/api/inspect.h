@@ -12,8 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/parallel.h"
 #include "treadle/capture.h"
-#include "treadle/executor.h"
 #include "treadle/view.h"
 
 namespace treadle::api {
@@ -51,7 +51,7 @@ struct BlockGrid {
 // Writes what the blocks of a grid hold into a result [batch, heads, rows, columns] of u8: 0 no
 // visible pair, 1 some, 2 only visible ones. A block that sticks out is 1 at most.
 void block_kinds(std::string_view mask, const std::vector<Capture>& captures, const BlockGrid& grid,
-                 const View& result, Executor& executor);
+                 const View& result, const base::Workers& workers);
 
 // Kernels that this process has compiled or loaded from disk so far.
 std::int64_t kernels_made();

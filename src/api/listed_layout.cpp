@@ -28,7 +28,7 @@ struct Wanted {
   layout::Extent extent;
   std::int64_t key_heads;
   const layout::Mask& mask;
-  Executor& executor;
+  base::Workers workers;
 };
 
 using Select = std::function<layout::Selection(const Wanted&)>;
@@ -39,28 +39,28 @@ Layout layout_of(const Attention::Compiled& compiled, const Shapes3& shapes, con
   const std::vector<const Capture*> captures =
       api::bind("layout", compiled.captures, call.captures);
   const backend::Bindings bound = api::bindings_of(compiled.program, captures);
-  Executor& executor = api::executor_of(call);
+  const base::Workers workers = api::workers_of("layout", call);
   layout::Selection listed = select({{sizes.batch, sizes.heads, sizes.queries, sizes.keys},
                                      sizes.key_heads,
                                      {compiled.program.mask, bound.mask},
-                                     executor});
-  return compiled.backend->listed_layout(std::move(listed), sizes, bound, executor);
+                                     workers});
+  return compiled.backend->listed_layout(std::move(listed), sizes, bound, workers);
 }
 
 Select selected(const KeyLists& keys) {
   return
-      [&](const Wanted& w) { return layout::select_keys(keys, w.extent, w.key_heads, w.executor); };
+      [&](const Wanted& w) { return layout::select_keys(keys, w.extent, w.key_heads, w.workers); };
 }
 
 Select selected(const BlockListViews& lists) {
   return [&](const Wanted& w) {
-    return layout::select_blocks(lists, w.extent, w.key_heads, w.executor);
+    return layout::select_blocks(lists, w.extent, w.key_heads, w.workers);
   };
 }
 
 Select selected(const BlockLayout& blocks) {
   return [&](const Wanted& w) {
-    return patterns::from_block_layout(blocks, w.mask, w.extent, w.executor);
+    return patterns::from_block_layout(blocks, w.mask, w.extent, w.workers);
   };
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/parallel.h"
 #include "ir/joint.h"
 #include "layout/range.h"
 #include "layout/selection.h"
@@ -46,7 +47,7 @@ struct Request {
   double scale = 1;
   const Bindings& bound;
   const Layout& layout;  // empty, or one for these sizes and this mask
-  Executor& executor;
+  base::Workers workers;
 };
 
 struct ForwardRequest : Request {
@@ -66,13 +67,14 @@ class Backend {
 
   // The part of a call that depends on lengths and on what the mask's captures hold.
   [[nodiscard]] virtual Layout layout(const Sizes& sizes, const Bindings& bound,
-                                      Executor& executor) const = 0;
+                                      const base::Workers& workers) const = 0;
   // The same for keys that the caller listed: the layout holds the selection, and calls with it see
   // what is listed and shown by the mask.
   [[nodiscard]] virtual Layout listed_layout(layout::Selection listed, const Sizes& sizes,
-                                             const Bindings& bound, Executor& executor) const = 0;
+                                             const Bindings& bound,
+                                             const base::Workers& workers) const = 0;
 
-  // Nothing of the caller's is written before everything has succeeded.
+  // What may have been written when they throw is in treadle/error.h.
   virtual void forward(const ForwardRequest& request) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
 

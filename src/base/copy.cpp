@@ -39,19 +39,15 @@ CopyLine copy_line_for(DType to, DType from) {
   });
 }
 
-// The next index in row-major order over all axes but the last; false after the last one.
-bool advance(Dims& index, const Dims& shape) {
-  for (std::size_t axis = index.size(); axis-- > 0;) {
-    if (++index[axis] < shape[axis]) return true;
-    index[axis] = 0;
+// All lines of the axes from `axis` on. An index would need memory, which results that are copied
+// when nothing may fail any more must not.
+void copy_axes(CopyLine line, const View& to, std::int64_t to_offset, const ConstView& from,
+               std::int64_t from_offset, std::size_t axis) {
+  if (axis + 1 >= to.shape().size()) return line(to, to_offset, from, from_offset);
+  for (std::int64_t i = 0; i < to.shape()[axis]; ++i) {
+    copy_axes(line, to, to_offset + i * to.strides()[axis], from,
+              from_offset + i * from.strides()[axis], axis + 1);
   }
-  return false;
-}
-
-std::int64_t offset_of(const Dims& index, const Dims& strides) {
-  std::int64_t offset = 0;
-  for (std::size_t axis = 0; axis < index.size(); ++axis) offset += index[axis] * strides[axis];
-  return offset;
 }
 
 }  // namespace
@@ -62,11 +58,7 @@ void copy(const View& to, const ConstView& from) {
          to_string(to.shape()));
   }
   if (to.count() == 0) return;
-  const CopyLine line = copy_line_for(to.dtype(), from.dtype());
-  Dims index(to.rank() == 0 ? 0 : to.shape().size() - 1);
-  do {
-    line(to, offset_of(index, to.strides()), from, offset_of(index, from.strides()));
-  } while (advance(index, to.shape()));
+  copy_axes(copy_line_for(to.dtype(), from.dtype()), to, 0, from, 0, 0);
 }
 
 Tensor convert(const ConstView& from, DType dtype) {

@@ -4,7 +4,7 @@
 //   Tensor wide = convert(keys, DType::f32);
 //
 // Floats round once, to nearest even. Integers truncate towards zero; what does not fit becomes the
-// nearest limit, NaN becomes 0. A boolean is "not zero".
+// nearest limit, NaN becomes 0. A boolean is "not zero". copy() allocates nothing.
 #pragma once
 
 #include "treadle/tensor.h"

@@ -5,6 +5,8 @@
 
 #include <dlpack/dlpack.h>
 
+#include <cstring>
+
 #include "base/element.h"
 #include "base/error.h"
 
@@ -42,9 +44,13 @@ DType from_dlpack_type(const DLDataType& type) {
 }
 
 View view_of(const DLTensor& tensor) {
-  if (tensor.device.device_type != kDLCPU) {
-    fail("the tensor is on DLPack device {}; only the CPU, {}, is supported",
-         static_cast<int>(tensor.device.device_type), static_cast<int>(kDLCPU));
+  // As a number: a newer DLPack may name devices that our enumeration does not have.
+  std::int32_t device = 0;
+  static_assert(sizeof(device) == sizeof(tensor.device.device_type));
+  std::memcpy(&device, &tensor.device.device_type, sizeof(device));
+  if (device != kDLCPU) {
+    fail("the tensor is on DLPack device {}; only the CPU, {}, is supported", device,
+         static_cast<int>(kDLCPU));
   }
   const DType dtype = from_dlpack_type(tensor.dtype);
   if (tensor.ndim < 0) fail("the tensor has {} axes", tensor.ndim);

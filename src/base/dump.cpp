@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
+#include "base/environment.h"
 #include "base/error.h"
 
 namespace treadle::base {
@@ -48,19 +50,36 @@ std::string_view next_name(std::string_view& list) {
   return name.substr(0, name.find_last_not_of(' ') + 1);
 }
 
-}  // namespace
+std::uint64_t bit_of(Dump what) { return std::uint64_t{1} << static_cast<int>(what); }
 
-bool dump_wanted(Dump what) {
-  const char* value = std::getenv("TREADLE_DUMP");
-  std::string_view list = value == nullptr ? "" : value;
-  bool wanted = false;
-  while (!list.empty()) {  // to the end: a wrong name is found whatever is asked for
+// A bit for each stage that the list names. Throws for a name that is none.
+std::uint64_t bits_of(std::string_view list) {
+  std::uint64_t bits = 0;
+  while (!list.empty()) {
     const std::string_view name = next_name(list);
     if (name.empty()) continue;
     check_name(name);
-    wanted = wanted || name == name_of(what);
+    for (const Dump what : all_dumps) bits |= name == name_of(what) ? bit_of(what) : 0;
   }
-  return wanted;
+  return bits;
+}
+
+constexpr int bits_per_reading = 8;
+static_assert(all_dumps.size() <= bits_per_reading);
+
+}  // namespace
+
+bool dump_wanted(Dump what) {
+  // The bits, and above them which reading of the environment they are of: a single word, so that
+  // asking costs two loads.
+  static std::atomic<std::uint64_t> known = 0;
+  const std::uint64_t reading = reading_of_variables();
+  std::uint64_t word = known.load(std::memory_order_relaxed);
+  if (word >> bits_per_reading != reading) {
+    word = reading << bits_per_reading | bits_of(variable("TREADLE_DUMP").value_or(""));
+    known.store(word, std::memory_order_relaxed);
+  }
+  return (word & bit_of(what)) != 0;
 }
 
 void dump(Dump what, std::string_view title, std::string_view text) {

@@ -12,8 +12,7 @@ namespace treadle::base {
 
 enum class Dump { graph, layout, plan, ir, assembly, time };
 
-// Reads the environment each time, so that it may change; without the variable that costs next to
-// nothing. An unknown name in it is the user's error.
+// The variable is read once per process. An unknown name in it is the user's error, each time.
 bool dump_wanted(Dump what);
 
 // Prints, asked for or not, as one piece also when several threads do.

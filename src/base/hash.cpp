@@ -22,6 +22,8 @@ Hash hash_of(std::span<const std::byte> bytes) {
   return {.high = hash.high64, .low = hash.low64};
 }
 
+Key::Key(const Hash& hash) : Key(Hasher().add(hash).key()) {}
+
 Hasher& Hasher::add_word(std::uint64_t value) {
   bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   return *this;

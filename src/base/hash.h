@@ -17,6 +17,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 namespace treadle::base {
 
@@ -32,6 +33,19 @@ std::string to_string(const Hash& hash);
 // Of the bytes alone, as in the check of a cached file.
 Hash hash_of(std::span<const std::byte> bytes);
 
+// What was hashed, in full. A hash can be made to collide by who chooses what is hashed; two equal
+// keys are of equal things.
+struct Key {
+  std::string bytes;
+
+  Key() = default;
+  explicit Key(std::string all) : bytes(std::move(all)) {}
+  Key(const Hash& hash);  // NOLINT: a hash does where nobody would look for another of its kind
+
+  [[nodiscard]] Hash hash() const { return hash_of(std::as_bytes(std::span(bytes))); }
+  bool operator==(const Key&) const = default;
+};
+
 class Hasher {
  public:
   template <class T>
@@ -43,9 +57,12 @@ class Hasher {
   Hasher& add(std::string_view text);
   Hasher& add(const char* text) { return add(std::string_view(text)); }
   Hasher& add(const Hash& hash);
+  Hasher& add(const Key& key) { return add(std::string_view(key.bytes)); }
 
   // The hash of what was added so far; adding may go on.
   [[nodiscard]] Hash finish() const;
+  // The same, in full: finish() == key().hash().
+  [[nodiscard]] Key key() const { return Key(bytes_); }
 
  private:
   Hasher& add_word(std::uint64_t value);
@@ -59,5 +76,12 @@ template <>
 struct std::hash<treadle::base::Hash> {
   std::size_t operator()(const treadle::base::Hash& hash) const noexcept {
     return static_cast<std::size_t>(hash.low);  // well mixed already
+  }
+};
+
+template <>
+struct std::hash<treadle::base::Key> {
+  std::size_t operator()(const treadle::base::Key& key) const noexcept {
+    return static_cast<std::size_t>(key.hash().low);
   }
 };

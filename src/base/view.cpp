@@ -1,4 +1,4 @@
-// Checks shapes, strides and indices of views.
+// Checks addresses, shapes, strides and indices of views.
 //
 // In: numbers from anywhere. Out: the same, known to fit, or an Error. Behind these checks lengths
 // and strides of a view with elements may be multiplied without a further check.
@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/error.h"
 
@@ -73,14 +74,19 @@ std::string to_string(const Dims& dims) { return fmt::format("[{}]", fmt::join(d
 
 namespace detail {
 
-void check_view(DType dtype, const Dims& shape, const Dims& strides, bool has_data) {
+void check_view(const void* data, DType dtype, const Dims& shape, const Dims& strides) {
   if (shape.size() != strides.size()) {
     fail("view: shape {} has {} axes, strides {} have {}", to_string(shape), shape.size(),
          to_string(strides), strides.size());
   }
   const std::int64_t count = count_of(shape);
   if (count == 0) return;
-  if (!has_data) fail("view: null data for the {} elements of shape {}", count, to_string(shape));
+  if (data == nullptr)
+    fail("view: null data for the {} elements of shape {}", count, to_string(shape));
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0) {
+    fail("view: data {} is not aligned to {} elements of {} bytes", data, name_of(dtype),
+         size_of(dtype));
+  }
   check_extent(dtype, shape, strides);
 }
 

@@ -13,7 +13,7 @@ namespace {
 // Reads stay inside, and queries come in their own order.
 plan::ModFacts ordinary(const ir::Graph& graph) {
   return {.narrow = true,
-          .checked = false,
+          .reads = plan::Reads::proven,
           .consecutive = true,
           .unit_stride = std::vector<bool>(graph.slots().size(), true)};
 }

@@ -67,7 +67,7 @@ double error_of(const Case& given, const std::shared_ptr<Executor>& executor) {
   return error;
 }
 
-Measured measure(const Case& c, Executor& executor) {
+Measured measure_backward(const Case& c, Executor& executor) {
   const std::shared_ptr<Executor> shared(&executor, [](Executor*) {});
   Measured measured{.heads = c.heads, .key_heads = c.heads, .queries = c.length, .keys = c.length};
   measured.dtype = name_of(c.dtype);
@@ -129,13 +129,13 @@ Measured measure(const Case& c, Executor& executor) {
   return measured;
 }
 
-ScoreMod relative(const Case& c) {
+ScoreMod learned_relative(const Case& c) {
   auto table = std::make_shared<Tensor>(random_tensor({2 * c.length - 1}, 5));
   return [table = Capture("c", table), length = c.length](
              Score s, Index, Index, Index q, Index kv) { return s + table(q - kv + (length - 1)); };
 }
 
-ScoreMod bias(const Case& c) {
+ScoreMod learned_bias(const Case& c) {
   auto values = std::make_shared<Tensor>(random_tensor({c.heads, c.length, c.length}, 6));
   return [values = Capture("c", values)](Score s, Index, Index h, Index q, Index kv) {
     return s + values(h, q, kv);
@@ -156,10 +156,11 @@ std::vector<BenchCase> backward_cases() {
         Case{.name = "full-512", .heads = 16, .length = 512},
         Case{.name = "causal-512", .heads = 16, .length = 512, .mask = causal},
         Case{.name = "window-1024", .length = 4096, .mask = causal & mods::window(1024)},
-        Case{.name = "relative", .mask = causal, .learned = relative},
-        Case{.name = "bias", .learned = bias},
+        Case{.name = "relative", .mask = causal, .learned = learned_relative},
+        Case{.name = "bias", .learned = learned_bias},
         Case{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal}}) {
-    made.push_back({"backward-" + c.name, "backward", [c](Executor& e) { return measure(c, e); }});
+    made.push_back(
+        {"backward-" + c.name, "backward", [c](Executor& e) { return measure_backward(c, e); }});
   }
   return made;
 }

@@ -37,6 +37,7 @@ struct BenchCase {
 };
 
 std::vector<BenchCase> forward_cases();
+std::vector<BenchCase> listed_cases();
 std::vector<BenchCase> backward_cases();
 std::vector<BenchCase> layout_cases();
 std::vector<BenchCase> compile_cases();

@@ -48,7 +48,7 @@ struct Causal {
     }
     program = api::stages_of(options).program;
     forms = backend::cpu::forms_of(program);
-    const plan::ModFacts facts{.narrow = true, .checked = false, .consecutive = true};
+    const plan::ModFacts facts{.narrow = true, .reads = plan::Reads::proven, .consecutive = true};
     kind = {.target = plan::host_target(),
             .dim = dim,
             .value_dim = dim,

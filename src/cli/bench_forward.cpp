@@ -60,7 +60,7 @@ ConstView input_view(const Shape& shape, const Tensor& tensor) {
           {view.stride(0), view.stride(2), view.stride(1), 1}};
 }
 
-Measured measure(const Forwarded& c, Executor& executor) {
+Measured measure_forward(const Forwarded& c, Executor& executor) {
   const Shape& s = c.shape;
   const Tensor q = random_input(s, s.heads, 1), k = random_input(s, s.key_heads, 2),
                v = random_input(s, s.key_heads, 3);
@@ -226,8 +226,8 @@ std::vector<BenchCase> forward_cases() {
   std::vector<BenchCase> made;
   for (Forwarded& c : cases()) {
     std::string name = "forward-" + c.name;
-    made.push_back(
-        {std::move(name), "forward", [c = std::move(c)](Executor& e) { return measure(c, e); }});
+    made.push_back({std::move(name), "forward",
+                    [c = std::move(c)](Executor& e) { return measure_forward(c, e); }});
   }
   return made;
 }

@@ -112,8 +112,8 @@ Measured measure_build(const OwnedMask& owned, std::int64_t length, Executor& ex
   return measured;
 }
 
-constexpr const char* strided = "q >= kv && (q - kv) % 128 == 0";
-constexpr const char* fixed = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
+constexpr const char* strided_text = "q >= kv && (q - kv) % 128 == 0";
+constexpr const char* fixed_text = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
 
 // Choosing the order and building with it.
 Measured measure_choice(const char* text, std::int64_t length, Executor& executor) {
@@ -196,10 +196,10 @@ std::vector<BenchCase> layout_cases() {
           });
     }
   }
-  add("strided-64k", [](Executor& e) { return measure_choice(strided, 65536, e); });
-  add("fixed-64k", [](Executor& e) { return measure_choice(fixed, 65536, e); });
-  add("strided-waste", [](Executor& e) { return measure_waste(strided, true, e); });
-  add("fixed-waste", [](Executor& e) { return measure_waste(fixed, false, e); });
+  add("strided-64k", [](Executor& e) { return measure_choice(strided_text, 65536, e); });
+  add("fixed-64k", [](Executor& e) { return measure_choice(fixed_text, 65536, e); });
+  add("strided-waste", [](Executor& e) { return measure_waste(strided_text, true, e); });
+  add("fixed-waste", [](Executor& e) { return measure_waste(fixed_text, false, e); });
   add("dense-50", [](Executor& e) { return measure_dense(0.5, e); });
   add("dense-02", [](Executor& e) { return measure_dense(0.02, e); });
   return cases;

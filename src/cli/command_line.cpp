@@ -25,6 +25,7 @@ constexpr const char* examples = R"text(Examples:
   treadle mask "q >= kv && q - kv < 256" --q 1024 -o window.png
   treadle demo --length 256 --threads 1
   treadle bench --case 'layout-*'
+  treadle cache --prune
 
 `treadle SUBCOMMAND --help` tells more.
 TREADLE_DUMP=graph prints what each stage of the compiler made.)text";
@@ -181,6 +182,20 @@ void add_bench(CLI::App& program) {
   command->callback([request] { bench(*request); });
 }
 
+void add_cache(CLI::App& program) {
+  CLI::App* command =
+      program.add_subcommand("cache", "The compiled kernels on disk: where, how many, how much");
+  command->footer(
+      "Example:\n  treadle cache --prune\n\n"
+      "TREADLE_CACHE_DIR is the folder, TREADLE_CACHE_SIZE the limit: 256M if not given.");
+  auto request = std::make_shared<CacheRequest>();
+  CLI::Option* prune = command->add_flag("--prune", request->prune,
+                                         "Remove what is old, and what is beyond the limit, now");
+  command->add_flag("--clear", request->clear, "Remove all kernels")->excludes(prune);
+  command->add_flag("--json", request->json, "Print numbers, as a list of one object");
+  command->callback([request] { cache(*request); });
+}
+
 // Throws CLI::Error, also for --help, and whatever the subcommand throws.
 void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
   program.set_version_flag("--version", fmt::format("treadle {}", version()));
@@ -190,6 +205,7 @@ void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
   add_mask(program);
   add_demo(program);
   add_bench(program);
+  add_cache(program);
   // A wrong name in TREADLE_DUMP is an error even where no stage would look at it.
   program.parse_complete_callback([] { (void)base::dump_wanted(base::Dump::graph); });
   program.parse(argc, argv);

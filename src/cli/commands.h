@@ -50,10 +50,15 @@ struct BenchRequest {
   bool list = false, json = false;
 };
 
+struct CacheRequest {
+  bool prune = false, clear = false, json = false;
+};
+
 void info(const InfoRequest& request);
 void explain(const ExplainRequest& request);
 void mask(const MaskRequest& request);
 void demo(DemoRequest request);
 void bench(const BenchRequest& request);
+void cache(const CacheRequest& request);
 
 }  // namespace treadle::cli

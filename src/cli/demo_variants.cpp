@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t window_size = 256;
 constexpr std::int64_t bias_reach = 128;
 
-Prepared plain(const Sizes& sizes, ScoreMod score_mod, MaskMod mask) {
+Prepared prepare_plain(const Sizes& sizes, ScoreMod score_mod, MaskMod mask) {
   Prepared ready;
   ready.options.score_mod = std::move(score_mod);
   ready.options.mask = std::move(mask);
@@ -22,39 +22,43 @@ Prepared plain(const Sizes& sizes, ScoreMod score_mod, MaskMod mask) {
   return ready;
 }
 
-Prepared full(const Sizes& sizes, DType) { return plain(sizes, {}, {}); }
+Prepared prepare_full(const Sizes& sizes, DType) { return prepare_plain(sizes, {}, {}); }
 
-Prepared causal(const Sizes& sizes, DType) { return plain(sizes, {}, mods::causal()); }
-
-Prepared window(const Sizes& sizes, DType) {
-  return plain(sizes, {}, mods::causal() & mods::window(window_size));
+Prepared prepare_causal(const Sizes& sizes, DType) {
+  return prepare_plain(sizes, {}, mods::causal());
 }
 
-Prepared alibi(const Sizes& sizes, DType dtype) {
+Prepared prepare_window(const Sizes& sizes, DType) {
+  return prepare_plain(sizes, {}, mods::causal() & mods::window(window_size));
+}
+
+Prepared prepare_alibi(const Sizes& sizes, DType dtype) {
   Tensor slopes(DType::f32, {sizes.heads});
   for (std::int64_t h = 0; h < sizes.heads; ++h) {
     const double exponent = -8.0 * static_cast<double>(h + 1) / static_cast<double>(sizes.heads);
     slopes.at<float>({h}) = static_cast<float>(std::exp2(exponent));
   }
   Tensor memory = base::convert(slopes, dtype);
-  Prepared ready = plain(sizes, mods::alibi({"slopes", memory}), mods::causal());
+  Prepared ready = prepare_plain(sizes, mods::alibi({"slopes", memory}), mods::causal());
   ready.memory.push_back(std::move(memory));
   return ready;
 }
 
-Prepared soft_cap(const Sizes& sizes, DType) { return plain(sizes, mods::soft_cap(20), {}); }
+Prepared prepare_soft_cap(const Sizes& sizes, DType) {
+  return prepare_plain(sizes, mods::soft_cap(20), {});
+}
 
-Prepared relative_bias(const Sizes& sizes, DType dtype) {
+Prepared prepare_relative_bias(const Sizes& sizes, DType dtype) {
   const Tensor table = random_tensor({sizes.heads, 2 * bias_reach + 1}, 100, 0.5);
   Tensor memory = base::convert(table, dtype);
-  Prepared ready = plain(sizes, mods::relative_bias({"table", memory}, bias_reach), {});
+  Prepared ready = prepare_plain(sizes, mods::relative_bias({"table", memory}, bias_reach), {});
   ready.options.gradients = {"table"};
   ready.memory.push_back(std::move(memory));
   return ready;
 }
 
 // Documents of growing length, one after the other: 1, 2, 3, ... sixteenths of the sequence.
-Prepared document(const Sizes& sizes, DType) {
+Prepared prepare_document(const Sizes& sizes, DType) {
   Tensor ids(DType::i32, {std::max(sizes.queries, sizes.keys)});
   const std::int64_t step = std::max<std::int64_t>(ids.count() / 16, 1);
   std::int64_t position = 0;
@@ -62,21 +66,21 @@ Prepared document(const Sizes& sizes, DType) {
     const std::int64_t end = std::min(position + step * (document + 1), ids.count());
     for (; position < end; ++position) ids.at<std::int32_t>({position}) = document;
   }
-  Prepared ready = plain(sizes, {}, mods::document({"ids", ids}));
+  Prepared ready = prepare_plain(sizes, {}, mods::document({"ids", ids}));
   ready.memory.push_back(std::move(ids));
   return ready;
 }
 
-Prepared prefix_lm(const Sizes& sizes, DType) {
+Prepared prepare_prefix_lm(const Sizes& sizes, DType) {
   Tensor prefix(DType::i32, {sizes.batch});
   std::ranges::fill(prefix.data<std::int32_t>(), static_cast<std::int32_t>(sizes.keys / 4));
-  Prepared ready = plain(sizes, {}, mods::prefix_lm({"prefix", prefix}));
+  Prepared ready = prepare_plain(sizes, {}, mods::prefix_lm({"prefix", prefix}));
   ready.memory.push_back(std::move(prefix));
   return ready;
 }
 
-Prepared grouped(const Sizes& sizes, DType) {
-  Prepared ready = plain(sizes, {}, mods::causal());
+Prepared prepare_grouped(const Sizes& sizes, DType) {
+  Prepared ready = prepare_plain(sizes, {}, mods::causal());
   // A quarter of the heads, or the next smaller number that divides them: 8 -> 2, 12 -> 3, 6 -> 1.
   ready.key_heads = std::max<std::int64_t>(sizes.heads / 4, 1);
   while (sizes.heads % ready.key_heads != 0) --ready.key_heads;
@@ -87,15 +91,15 @@ Prepared grouped(const Sizes& sizes, DType) {
 
 std::vector<Variant> demo_variants() {
   return {
-      {"full", "every query sees every key", full},
-      {"causal", "every query sees its past", causal},
-      {"window", "the 256 latest keys", window},
-      {"alibi", "causal, a slope per head", alibi},
-      {"softcap", "scores kept within 20", soft_cap},
-      {"relative", "learnable bias per distance", relative_bias},
-      {"document", "only inside one's document", document},
-      {"prefix", "causal after a shared prefix", prefix_lm},
-      {"gqa", "causal, heads share keys", grouped},
+      {"full", "every query sees every key", prepare_full},
+      {"causal", "every query sees its past", prepare_causal},
+      {"window", "the 256 latest keys", prepare_window},
+      {"alibi", "causal, a slope per head", prepare_alibi},
+      {"softcap", "scores kept within 20", prepare_soft_cap},
+      {"relative", "learnable bias per distance", prepare_relative_bias},
+      {"document", "only inside one's document", prepare_document},
+      {"prefix", "causal after a shared prefix", prepare_prefix_lm},
+      {"gqa", "causal, heads share keys", prepare_grouped},
   };
 }
 

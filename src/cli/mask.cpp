@@ -36,7 +36,7 @@ constexpr std::int64_t usual_height = 48;  // three vectors of AVX-512
 constexpr std::int64_t block = 128;        // what FlexAttention's masks are made of
 
 // What was found out about a mask. Densities are shares of all pairs.
-struct Report {
+struct MaskReport {
   std::string title;
   Extent extent;
   Layout layout;
@@ -92,7 +92,8 @@ layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Exten
 void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& layout,
                  Executor& executor) {
   const bool may_fail =
-      plan::find_facts(mask.graph, mask.memory, layout.extent(), layout.tiles().order()).checked;
+      plan::find_facts(mask.graph, mask.memory, layout.extent(), layout.tiles().order()).reads ==
+      plan::Reads::checked;
   if (!may_fail) return;
   if (const auto failure = find_failure(mask, layout, executor)) {
     base::fail_mod("mask: {}, at (b {}, h {}, q {}, kv {})", failure->reason, request.batch,
@@ -100,9 +101,9 @@ void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& lay
   }
 }
 
-Report look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
-               Executor& executor) {
-  Report report{.title = title_of(request), .extent = extent};
+MaskReport look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
+                   Executor& executor) {
+  MaskReport report{.title = title_of(request), .extent = extent};
   const layout::Tiles tiles = tiles_of(request, mask, extent, executor);
   const auto start = std::chrono::steady_clock::now();
   report.layout = build(mask, extent, tiles, executor);
@@ -122,12 +123,12 @@ Report look_at(const MaskRequest& request, const Mask& mask, const Extent& exten
 
 std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
 
-std::string work_of(const Report& report) {
+std::string work_of(const MaskReport& report) {
   return fmt::format("visible {}, runs {}, {} x {} blocks {}", percent(report.visible),
                      percent(report.runs), block, block, percent(report.blocks));
 }
 
-void print_json(const Report& report) {
+void print_json(const MaskReport& report) {
   const layout::Tiles& tiles = report.layout.tiles();
   Table table({"mask", "queries", "keys", "order", "tile", "visible", "runs", "blocks_128",
                "run_count", "bytes", "build_ms"});
@@ -146,7 +147,7 @@ void print_json(const Report& report) {
   print(table, Format::json);
 }
 
-void print_text(const Report& report, const picture::Picture& drawing) {
+void print_text(const MaskReport& report, const picture::Picture& drawing) {
   const layout::Tiles& tiles = report.layout.tiles();
   fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
              report.extent.queries.count(), report.extent.keys.count(),
@@ -171,7 +172,7 @@ void mask(const MaskRequest& request) {
                       .keys = request.keys == 0 ? request.queries : request.keys};
   const std::shared_ptr<Executor> executor = tbb_executor();
   const TracedMask traced_mask = traced(mask_of(request, extent));
-  const Report report = look_at(request, traced_mask.mask, extent, *executor);
+  const MaskReport report = look_at(request, traced_mask.mask, extent, *executor);
   const auto drawn = [&](const picture::Grid& grid) {
     return draw(traced_mask.mask, extent, 0, 0, grid, *executor);
   };

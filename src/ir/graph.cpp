@@ -1,4 +1,4 @@
-// Looks up what a graph uses, and hashes it.
+// Looks up what a graph uses, and writes it down as a key.
 #include "ir/graph.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ const Slot* Graph::find_slot(std::string_view name) const {
   return slot == slots_.end() ? nullptr : &*slot;
 }
 
-base::Hash Graph::hash() const {
+base::Key Graph::key() const {
   base::Hasher hasher;
   hasher.add(nodes_.size());
   for (const Node& node : nodes_) {
@@ -54,7 +54,7 @@ base::Hash Graph::hash() const {
   }
   hasher.add(outputs_.size());
   for (const NodeId output : outputs_) hasher.add(output);
-  return hasher.finish();
+  return hasher.key();
 }
 
 }  // namespace treadle::ir

@@ -78,7 +78,8 @@ class Graph {
   [[nodiscard]] bool uses(Input input) const;
   [[nodiscard]] const Slot* find_slot(std::string_view name) const;
 
-  [[nodiscard]] base::Hash hash() const;
+  [[nodiscard]] base::Hash hash() const { return key().hash(); }
+  [[nodiscard]] base::Key key() const;
   bool operator==(const Graph&) const = default;
 
  private:

@@ -3,6 +3,8 @@
 // In: source text. Out: tokens that point into it. Read tokenize() first.
 #include "ir/lexer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -10,6 +12,8 @@
 
 namespace treadle::ir {
 namespace {
+
+constexpr std::size_t excerpt_length = 80;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -42,15 +46,42 @@ std::size_t number_length(std::string_view rest) {
 
 }  // namespace
 
+std::string printable(std::string_view text) {
+  std::string all;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\t') {
+      all += ' ';
+    } else if (byte < ' ' || byte >= 0x7f) {
+      all += fmt::format("\\x{:02x}", byte);
+    } else {
+      all += c;
+    }
+  }
+  return all;
+}
+
+std::string shortened(std::string_view text) {
+  if (text.size() <= excerpt_length) return printable(text);
+  return printable(text.substr(0, excerpt_length)) + "...";
+}
+
 void fail_at(std::string_view source, std::size_t position, const std::string& message) {
   position = std::min(position, source.size());
   const std::size_t before =
       position == 0 ? std::string_view::npos : source.rfind('\n', position - 1);
   const std::size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const std::size_t end = std::min(source.find('\n', position), source.size());
-  std::string line(source.substr(begin, end - begin));
-  std::ranges::replace_if(line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  base::fail("parse: {}\n  {}\n  {}^", message, line, std::string(position - begin, ' '));
+  const std::string_view line = source.substr(begin, end - begin);
+  const std::size_t at = position - begin;
+  // Of a long line what is around the caret.
+  const std::size_t last =
+      std::min(line.size(), std::max(at, excerpt_length / 2) + excerpt_length / 2);
+  const std::size_t first = last - std::min(last, excerpt_length);
+  const std::string left = (first > 0 ? "..." : "") + printable(line.substr(first, at - first));
+  const std::string right = printable(line.substr(at, last - at));
+  base::fail("parse: {}\n  {}{}{}\n  {}^", message, left, right, last < line.size() ? "..." : "",
+             std::string(left.size(), ' '));
 }
 
 std::vector<Token> tokenize(std::string_view source) {

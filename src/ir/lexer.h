@@ -19,7 +19,12 @@ struct Token {
 // separate tokens.
 std::vector<Token> tokenize(std::string_view source);
 
-// Throws treadle::Error: the message, the line of the source and a caret under the position.
+// For messages: bytes that are no printable ASCII as \x1b, tabs as blanks; and a long text cut.
+std::string printable(std::string_view text);
+std::string shortened(std::string_view text);
+
+// Throws treadle::Error: the message, the line of the source, printable, with a caret under the
+// position. Of a long line only what is around it.
 [[noreturn]] void fail_at(std::string_view source, std::size_t position,
                           const std::string& message);
 

@@ -39,7 +39,7 @@ class Parser {
     std::vector<NodeId> outputs{expression(Binding::anything)};
     while (accept(",")) outputs.push_back(expression(Binding::anything));
     if (peek().kind != TokenKind::end)
-      fail_here(fmt::format("\"{}\" was not expected here", peek().text));
+      fail_here(fmt::format("\"{}\" was not expected here", shortened(peek().text)));
     return make_.finish(outputs);
   }
 
@@ -63,8 +63,9 @@ class Parser {
   }
   void expect(std::string_view symbol) {
     if (accept(symbol)) return;
-    const std::string seen =
-        peek().kind == TokenKind::end ? "the text ends" : fmt::format("\"{}\" stands", peek().text);
+    const std::string seen = peek().kind == TokenKind::end
+                                 ? "the text ends"
+                                 : fmt::format("\"{}\" stands", shortened(peek().text));
     fail_here(fmt::format("\"{}\" is missing, {} here", symbol, seen));
   }
 
@@ -72,9 +73,9 @@ class Parser {
     const Token name = peek();
     const std::string text(name.text);
     if (find_op(text) || find_input(text) || captures_.contains(text) || is_literal_word(text)) {
-      fail_here(fmt::format("\"{}\" already means something", text));
+      fail_here(fmt::format("\"{}\" already means something", shortened(text)));
     }
-    if (defined_.contains(text)) fail_here(fmt::format("\"{}\" is defined twice", text));
+    if (defined_.contains(text)) fail_here(fmt::format("\"{}\" is defined twice", shortened(text)));
     at_ += 2;
     const NodeId value = expression(Binding::anything);
     expect(";");
@@ -177,7 +178,7 @@ class Parser {
     if (peek().kind != TokenKind::name) {
       fail_here(peek().kind == TokenKind::end
                     ? "the text ends where a value is due"
-                    : fmt::format("\"{}\" stands where a value is due", peek().text));
+                    : fmt::format("\"{}\" stands where a value is due", shortened(peek().text)));
     }
     return named();
   }
@@ -201,9 +202,9 @@ class Parser {
       return apply(*op, list(")"), token.position);
     }
     if (at_symbol("("))
-      fail_at(source_, token.position, fmt::format("unknown function \"{}\"", name));
+      fail_at(source_, token.position, fmt::format("unknown function \"{}\"", shortened(name)));
     fail_at(source_, token.position,
-            fmt::format("unknown name \"{}\"; known are {}", name, known_names()));
+            fmt::format("unknown name \"{}\"; known are {}", shortened(name), known_names()));
   }
 
   NodeId load(const Slot& slot, std::size_t position) {
@@ -268,9 +269,13 @@ class Parser {
   }
 
   std::string known_names() const {
+    constexpr int most = 40;
     std::string names;
+    int count = 0;
     const auto add = [&](std::string_view name) {
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+      if (++count > most + 1) return;
+      names +=
+          fmt::format("{}{}", names.empty() ? "" : ", ", count > most ? "..." : shortened(name));
     };
     for (const Input input : all_inputs) {
       if (find_input(name_of(input))) add(name_of(input));

@@ -1,121 +1,118 @@
-// A file is a Header and the object.
+// A file is a Header, the key and the object. Its name is a hash of the key; the key itself decides.
 #include "jit/disk_cache.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
+#include <cstdio>
+#include <ctime>
+#include <new>
 #include <span>
-#include <system_error>
-#include <utility>
+
+#include "jit/trust.h"
 
 namespace treadle::jit {
 namespace {
 
 struct Header {
   std::array<char, 8> magic{'t', 'r', 'e', 'a', 'd', 'l', 'e', '\0'};
-  std::uint64_t version = 1;
-  base::Hash name;     // as in the file's name, in case it was renamed
-  base::Hash content;  // of the object
+  std::uint64_t version = 2;
+  std::uint64_t key_bytes = 0;
+  base::Hash content;  // of the key and the object
 
   bool operator==(const Header&) const = default;
 };
-static_assert(sizeof(Header) == 48, "written as it lies in memory, so it has no gaps");
+static_assert(sizeof(Header) == 40, "written as it lies in memory, so it has no gaps");
 
-Header header_of(const base::Hash& name, std::string_view object) {
-  return {.name = name, .content = base::hash_of(std::as_bytes(std::span(object)))};
+Header header_of(const base::Key& key, std::string_view content) {
+  return {.key_bytes = key.bytes.size(),
+          .content = base::hash_of(std::as_bytes(std::span(content)))};
 }
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() { close(); }
+// How old the last use may look: a file that is read often is not written for each time.
+constexpr std::int64_t seconds_untouched = 600;
 
-  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-
-  // Bytes of a regular file that we or root wrote; none of any other.
-  [[nodiscard]] std::size_t trusted_size() const {
-    struct stat about = {};
-    if (fstat(descriptor_, &about) != 0 || !S_ISREG(about.st_mode)) return 0;
-    if (about.st_uid != geteuid() && about.st_uid != 0) return 0;
-    return static_cast<std::size_t>(about.st_size);
+// The object, if this is its file.
+std::optional<std::string> object_in(OpenFile& file, const base::Key& key) {
+  const auto before = static_cast<std::int64_t>(sizeof(Header) + key.bytes.size());
+  if (file.bytes < before || file.bytes > largest_cache_file) return std::nullopt;
+  Header header;
+  std::string content(static_cast<std::size_t>(file.bytes) - sizeof header, '\0');
+  if (!file.descriptor.read(&header, sizeof header) ||
+      !file.descriptor.read(content.data(), content.size()) || header != header_of(key, content) ||
+      !content.starts_with(key.bytes)) {
+    return std::nullopt;
   }
+  content.erase(0, key.bytes.size());
+  return content;
+}
 
-  bool read(void* to, std::size_t bytes) {
-    auto* at = static_cast<char*>(to);
-    while (bytes > 0) {
-      const ssize_t n = ::read(descriptor_, at, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      at += n;
-      bytes -= static_cast<std::size_t>(n);
-    }
-    return true;
-  }
+// A write beyond the limit would be answered with a signal, which by default ends the process.
+bool may_write(std::size_t bytes) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0) return false;
+  return limit.rlim_cur == RLIM_INFINITY || bytes <= limit.rlim_cur;
+}
 
-  bool write(const void* from, std::size_t bytes) {
-    const auto* at = static_cast<const char*>(from);
-    while (bytes > 0) {
-      const ssize_t n = ::write(descriptor_, at, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      at += n;
-      bytes -= static_cast<std::size_t>(n);
-    }
-    return true;
-  }
-
-  // A full disk may be noticed only now.
-  bool close() {
-    const int descriptor = std::exchange(descriptor_, -1);
-    return descriptor < 0 || ::close(descriptor) == 0;
-  }
-
- private:
-  int descriptor_;
-};
+// A name that nobody else has: also not a process of the same number on another machine.
+std::optional<std::string> temporary_name(const std::string& name) {
+  std::uint64_t number = 0;
+  if (getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) return std::nullopt;
+  return fmt::format("{}.{:016x}", name, number);
+}
 
 }  // namespace
 
-std::string DiskCache::path_of(const base::Hash& name) const {
-  return fmt::format("{}/{}.o", folder_, to_string(name));
-}
+std::string cache_file_name(const base::Key& key) { return to_string(key.hash()) + ".o"; }
 
-std::optional<std::string> DiskCache::read(const base::Hash& name) const {
+std::optional<std::string> DiskCache::read(const base::Key& key) const {
   if (folder_.empty()) return std::nullopt;
-  // Not blocking, in case it is a pipe.
-  File file(open(path_of(name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  const std::size_t bytes = file.is_open() ? file.trusted_size() : 0;
-  if (bytes < sizeof(Header)) return std::nullopt;
-  Header header;
-  std::string object(bytes - sizeof(Header), '\0');
-  if (!file.read(&header, sizeof header) || !file.read(object.data(), object.size()) ||
-      header != header_of(name, object)) {
+  const OpenFolder folder = open_folder(folder_);
+  if (!folder.descriptor.is_open()) return std::nullopt;
+  OpenFile file = open_file(folder.descriptor.number(), cache_file_name(key));
+  if (!file.descriptor.is_open()) return std::nullopt;
+  try {
+    std::optional<std::string> object = object_in(file, key);
+    if (object && file.modified + seconds_untouched < std::time(nullptr)) {
+      futimens(file.descriptor.number(), nullptr);  // of another's file it stays as it is
+    }
+    return object;
+  } catch (const std::bad_alloc&) {
     return std::nullopt;
   }
-  return object;
 }
 
-void DiskCache::write(const base::Hash& name, std::string_view object) const {
-  if (folder_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder_, ignored);
+void DiskCache::write(const base::Key& key, std::string_view object) const {
+  const std::size_t bytes = sizeof(Header) + key.bytes.size() + object.size();
+  if (folder_.empty() || bytes > largest_cache_file || !may_write(bytes)) return;
+  const OpenFolder folder = make_folder(folder_);
+  if (!folder.descriptor.is_open() || !folder.writable) return;
+  const int at = folder.descriptor.number();
+  const std::string name = cache_file_name(key);
+  const std::optional<std::string> temporary = temporary_name(name);
+  if (!temporary) return;
 
-  const std::string path = path_of(name);
-  std::string temporary = path + ".XXXXXX";
-  File file(mkostemp(temporary.data(), O_CLOEXEC));
+  Descriptor file(openat(at, temporary->c_str(),
+                         O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
   if (!file.is_open()) return;
-  const Header header = header_of(name, object);
+  const std::string content = key.bytes + std::string(object);
+  const Header header = header_of(key, content);
   const bool written = file.write(&header, sizeof header) &&
-                       file.write(object.data(), object.size()) && file.close();
-  if (!written || rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+                       file.write(content.data(), content.size()) && file.close();
+  if (!written || renameat(at, temporary->c_str(), at, name.c_str()) != 0) {
+    unlinkat(at, temporary->c_str(), 0);
+  }
+}
+
+void DiskCache::remove(const base::Key& key) const {
+  if (folder_.empty()) return;
+  const OpenFolder folder = open_folder(folder_);
+  if (!folder.descriptor.is_open()) return;
+  unlinkat(folder.descriptor.number(), cache_file_name(key).c_str(), 0);
 }
 
 }  // namespace treadle::jit

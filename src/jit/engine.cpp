@@ -19,10 +19,11 @@
 #include "base/dump.h"
 #include "base/error.h"
 #include "emit/llvm/emit.h"
-#include "jit/build_id.h"
 #include "jit/compiler.h"
 #include "jit/disk_cache.h"
 #include "jit/kernel_cache.h"
+#include "jit/llvm_thread.h"
+#include "jit/prune.h"
 #include "jit/sanitize.h"
 #include "jit/session.h"
 #include "treadle/version.h"
@@ -33,18 +34,18 @@ namespace {
 using base::Dump;
 
 // What every kernel of an engine depends on. Perf and gdb only watch.
-base::Hash surroundings(const EngineOptions& options) {
+base::Key surroundings(const EngineOptions& options) {
   // Of the library that was found, which may be newer than its headers were.
   unsigned major = 0, minor = 0, patch = 0;
   LLVMGetVersion(&major, &minor, &patch);
   return base::Hasher()
       .add(version())
-      .add(build_id())
+      .add(options.build)
       .add(major)
       .add(minor)
       .add(patch)
       .add(options.address_sanitizer)
-      .finish();
+      .key();
 }
 
 void check_runs_here(const plan::Target& target) {
@@ -68,7 +69,8 @@ class Stopwatch {
 };
 
 struct Request {
-  base::Hash name;
+  base::Key key;
+  std::string name;
   const plan::Target& target;
   const Engine::Emit& emit;
   const std::string& symbol;
@@ -76,7 +78,7 @@ struct Request {
 
 // For people: what it is and a name to look for on disk.
 std::string title(const Request& request) {
-  return fmt::format("{} {}", request.symbol, to_string(request.name));
+  return fmt::format("{} {}", request.symbol, request.name);
 }
 
 void dump_time(const Request& request, std::string_view text) {
@@ -91,14 +93,20 @@ void dump_assembly(const Request& request, Compiler& compiler, const llvm::Modul
 }  // namespace
 
 struct Engine::State {
+  struct Compiled {
+    Code kernel;
+    std::string object, times;
+  };
+
   explicit State(EngineOptions given)
       : options(std::move(given)),
         common(surroundings(options)),
-        disk(options.cache_folder),
-        session(options) {}
+        disk(options.build.empty() ? "" : options.cache_folder),
+        session(options),
+        kernels(options.capacity) {}
 
   const EngineOptions options;
-  const base::Hash common;
+  const base::Key common;
   const DiskCache disk;
   Session session;
   KernelCache kernels;
@@ -107,15 +115,24 @@ struct Engine::State {
   Code make(const Request& request);
   Code make_from_disk(const Request& request);
   Code compile(const Request& request);
+  Compiled compile_in_llvm(const Request& request);
 };
 
-// nullptr when it is not there.
+// nullptr when it is not there. A library that it calls may have lost a function since; such a file
+// would stay in the way of every start.
 Engine::Code Engine::State::make_from_disk(const Request& request) {
   Stopwatch watch;
-  const std::optional<std::string> object = disk.read(request.name);
+  const std::optional<std::string> object = disk.read(request.key);
   if (!object) return nullptr;
   const double read = watch.lap();
-  Code kernel = session.load(to_string(request.name), *object, request.symbol);
+  Code kernel;
+  try {
+    kernel = session.load(request.name, *object, request.symbol);
+  } catch (const base::InternalError& error) {
+    disk.remove(request.key);
+    dump_time(request, fmt::format("disk, removed: {}", error.what()));
+    return nullptr;
+  }
   const double link = watch.lap();
   ++disk_hits;
   dump_time(request,
@@ -123,7 +140,8 @@ Engine::Code Engine::State::make_from_disk(const Request& request) {
   return kernel;
 }
 
-Engine::Code Engine::State::compile(const Request& request) {
+// Inside LLVM: the object and its code, and in which steps the time went.
+Engine::State::Compiled Engine::State::compile_in_llvm(const Request& request) {
   Stopwatch watch;
   emit::llvm::Module module = request.emit();
   const double emit = watch.lap();
@@ -138,16 +156,25 @@ Engine::Code Engine::State::compile(const Request& request) {
   dump_assembly(request, compiler, *module.module);
 
   watch.lap();
-  const std::string object = compiler.object(*module.module);
+  std::string object = compiler.object(*module.module);
   const double code = watch.lap();
-  Code kernel = session.load(to_string(request.name), object, request.symbol);
+  Code kernel = session.load(request.name, object, request.symbol);
   const double link = watch.lap();
-  disk.write(request.name, object);
+  return {.kernel = std::move(kernel),
+          .object = std::move(object),
+          .times = fmt::format(
+              "compiled, {:.2f} ms: emit {:.2f}, passes {:.2f}, code {:.2f}, link {:.2f}",
+              emit + passes + code + link, emit, passes, code, link)};
+}
+
+Engine::Code Engine::State::compile(const Request& request) {
+  Compiled made;
+  in_llvm([&] { made = compile_in_llvm(request); });
   ++compiled;
-  dump_time(request,
-            fmt::format("compiled, {:.2f} ms: emit {:.2f}, passes {:.2f}, code {:.2f}, link {:.2f}",
-                        emit + passes + code + link, emit, passes, code, link));
-  return kernel;
+  disk.write(request.key, made.object);
+  prune_if_due(disk.folder(), options.cache_limits);
+  dump_time(request, made.times);
+  return made.kernel;
 }
 
 Engine::Code Engine::State::make(const Request& request) {
@@ -168,22 +195,21 @@ Engine::Code Engine::code(const plan::KernelSpec& spec) {
   return code(key(spec), target_of(spec), [&] { return emit::llvm::emit(spec); });
 }
 
-Engine::Code Engine::code(const base::Hash& key, const plan::Target& target, const Emit& emit,
+Engine::Code Engine::code(const base::Key& key, const plan::Target& target, const Emit& emit,
                           const std::string& symbol) {
   State& state = *state_;
+  base::Key full =
+      base::Hasher().add(state.common).add(key).add(plan::hash(target)).add(symbol).key();
+  const std::string name = to_string(full.hash());
   const Request request{
-      .name =
-          base::Hasher().add(state.common).add(key).add(plan::hash(target)).add(symbol).finish(),
-      .target = target,
-      .emit = emit,
-      .symbol = symbol};
-  if (Code kernel = state.kernels.find(request.name)) {
+      .key = std::move(full), .name = name, .target = target, .emit = emit, .symbol = symbol};
+  if (Code kernel = state.kernels.find(request.key)) {
     ++state.memory_hits;
     dump_time(request, "memory");
     return kernel;
   }
   bool made = false;
-  Code kernel = state.kernels.get(request.name, [&] {
+  Code kernel = state.kernels.get(request.key, [&] {
     made = true;
     return state.make(request);
   });
@@ -194,7 +220,8 @@ Engine::Code Engine::code(const base::Hash& key, const plan::Target& target, con
 EngineStatistics Engine::statistics() const {
   return {.memory_hits = state_->memory_hits,
           .disk_hits = state_->disk_hits,
-          .compiled = state_->compiled};
+          .compiled = state_->compiled,
+          .in_memory = static_cast<std::int64_t>(state_->kernels.size())};
 }
 
 }  // namespace treadle::jit

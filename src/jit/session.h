@@ -25,6 +25,7 @@ class Session {
   Code load(const std::string& name, std::string_view object, const std::string& symbol);
 
  private:
+  struct Orc;
   struct State;
   std::shared_ptr<State> state_;
 };

@@ -65,7 +65,7 @@ void write_lists(const std::vector<BlockKind>& kinds, const ListLines& lines, st
 
 // The lists of a grid of blocks; kinds(b, h) are those of one batch and head, row by row.
 BlockLists lists_of(
-    const Extent& extent, const BlockListOptions& options, Executor& executor,
+    const Extent& extent, const BlockListOptions& options, const base::Workers& workers,
     const std::function<std::vector<BlockKind>(std::int64_t b, std::int64_t h)>& kinds_of) {
   const std::int64_t rows = blocks_of(extent.queries.count(), options.query_block);
   const std::int64_t columns = blocks_of(extent.keys.count(), options.key_block);
@@ -88,7 +88,7 @@ BlockLists lists_of(
     out.indices =
         Tensor(DType::i32, {extent.batch, extent.heads, out.lines.rows, out.lines.columns});
   }
-  base::parallel_for(executor, extent.batch * extent.heads, [&](std::int64_t i) {
+  base::parallel_for(workers, extent.batch * extent.heads, [&](std::int64_t i) {
     const std::vector<BlockKind> kinds = kinds_of(i / extent.heads, i % extent.heads);
     for (const Output& out : outputs) {
       write_lists(kinds, out.lines, out.counts.data<std::int32_t>().data() + i * out.lines.rows,
@@ -134,20 +134,20 @@ void check_whole_blocks(const Selection& listed, const BlockListOptions& options
 }  // namespace
 
 BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockListOptions& options,
-                          Executor& executor) {
+                          const base::Workers& workers) {
   check_options(options);
   return to_block_lists(
-      build(mask, extent, Tiles({}, extent.queries, options.query_block), executor), nullptr,
-      options, executor);
+      build(mask, extent, Tiles({}, extent.queries, options.query_block), workers), nullptr,
+      options, workers);
 }
 
 BlockLists to_block_lists(const Layout& layout, const Selection* listed,
-                          const BlockListOptions& options, Executor& executor) {
+                          const BlockListOptions& options, const base::Workers& workers) {
   check_options(options);
   if (listed != nullptr) check_whole_blocks(*listed, options);
   const BlockShape block{options.query_block, options.key_block};
   const Tails tails = options.tails_partial ? Tails::hidden : Tails::cut;
-  return lists_of(layout.extent(), options, executor, [&](std::int64_t b, std::int64_t h) {
+  return lists_of(layout.extent(), options, workers, [&](std::int64_t b, std::int64_t h) {
     return block_kinds(layout, b, h, block, tails);
   });
 }

@@ -43,18 +43,18 @@ std::vector<Task> tasks_of(const Extent& extent, const Tiles& tiles, bool per_ba
 // Runs work(task, lists of its tiles) for all tasks and puts the lists in order.
 template <class Work>
 Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool per_head,
-                 Executor& executor, const Work& work) {
+                 const base::Workers& workers, const Work& work) {
   check_extent(extent);
   if (tiles.queries() != extent.queries) {
     base::fail("layout: tiles for queries {} up to {}, the extent has {} up to {}",
                tiles.queries().begin, tiles.queries().end, extent.queries.begin,
                extent.queries.end);
   }
-  const std::vector<Task> tasks = tasks_of(extent, tiles, per_batch, per_head, executor.threads());
+  const std::vector<Task> tasks = tasks_of(extent, tiles, per_batch, per_head, workers.threads());
   const std::int64_t lists =
       (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * tiles.count();
   std::vector<std::vector<Run>> runs(static_cast<std::size_t>(lists));
-  base::parallel_for(executor, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
+  base::parallel_for(workers, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
     const Task& task = tasks[static_cast<std::size_t>(i)];
     const std::int64_t list =
         (task.b * (per_head ? extent.heads : 1) + task.h) * tiles.count() + task.first;
@@ -84,35 +84,37 @@ void check_mask(const Mask& mask) {
     ir::check_binding(mask.graph.slots()[i], mask.memory[i]);
 }
 
-Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles, Executor& executor) {
+Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles,
+             const base::Workers& workers) {
   check_mask(mask);
   const bool per_batch = mask.graph.uses(Input::b);
   const bool per_head = mask.graph.uses(Input::h);
   if (const auto dense = as_dense(mask, extent)) {
-    return assembled(extent, tiles, per_batch, per_head, executor,
-                     [&](const Task& task, auto runs) {
-                       for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
-                         classify_dense(*dense, tiles, task.b, task.h, tile, extent.keys,
-                                        runs[static_cast<std::size_t>(tile - task.first)]);
-                       }
-                     });
+    return assembled(extent, tiles, per_batch, per_head, workers, [&](const Task& task, auto runs) {
+      for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
+        workers.check();
+        classify_dense(*dense, tiles, task.b, task.h, tile, extent.keys,
+                       runs[static_cast<std::size_t>(tile - task.first)]);
+      }
+    });
   }
   passes::CaptureTables tables(mask.memory);
-  return assembled(extent, tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
-    Classifier classifier(mask.graph, tables, mask.memory);
+  return assembled(extent, tiles, per_batch, per_head, workers, [&](const Task& task, auto runs) {
+    Classifier classifier(mask.graph, tables, mask.memory, workers);
     classifier.classify(tiles, task.b, task.h, task.first, task.last, extent.keys.begin,
                         extent.keys.end, runs);
   });
 }
 
-Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles, Executor& executor) {
+Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles,
+             const base::Workers& workers) {
   check_mask(mask);
   const bool per_batch = mask.graph.uses(Input::b) || selection.per_batch();
   const bool per_head = mask.graph.uses(Input::h) || selection.per_head();
   passes::CaptureTables tables(mask.memory);
   return assembled(
-      selection.extent(), tiles, per_batch, per_head, executor, [&](const Task& task, auto runs) {
-        Classifier classifier(mask.graph, tables, mask.memory);
+      selection.extent(), tiles, per_batch, per_head, workers, [&](const Task& task, auto runs) {
+        Classifier classifier(mask.graph, tables, mask.memory, workers);
         for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
           const std::int64_t block = tiles.query(tile, 0) / selection.query_block();
           for (std::int64_t i = 1; i < tiles.size(tile); ++i) {

@@ -63,10 +63,11 @@ constexpr double hopeless = 1.5;
 // above `limit`; then it is some number above it.
 double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice,
                     const TileWeights& weights, passes::CaptureTables& tables,
-                    std::int64_t most_tiles, const std::atomic<double>& limit) {
+                    std::int64_t most_tiles, const std::atomic<double>& limit,
+                    const base::Workers& workers) {
   const Tiles tiles(choice.order, extent.queries, choice.height);
   if (tiles.count() == 0) return 0;
-  Classifier classifier(mask.graph, tables, mask.memory);
+  Classifier classifier(mask.graph, tables, mask.memory, workers);
   const std::int64_t batches = mask.graph.uses(ir::Input::b) ? extent.batch : 1;
   const std::int64_t heads = mask.graph.uses(ir::Input::h) ? extent.heads : 1;
   const std::int64_t lists = batches * heads;
@@ -131,7 +132,7 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
 }
 
 Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
-                    Executor& executor) {
+                    const base::Workers& workers) {
   check_mask(mask);
   check_extent(extent);
   std::vector<Choice> list = candidates(mask.graph, extent, weights);
@@ -140,9 +141,9 @@ Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& w
     // Bad candidates are also slow to cost, so they are given up early. Whoever is dropped is so
     // for any order of events: the limit never falls below what the best candidate allows.
     std::atomic<double> limit{std::numeric_limits<double>::infinity()};
-    base::parallel_for(executor, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
+    base::parallel_for(workers, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
       Choice& choice = list[static_cast<std::size_t>(i)];
-      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles, limit);
+      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles, limit, workers);
       double now = limit;
       while (hopeless * choice.cost < now &&
              !limit.compare_exchange_weak(now, hopeless * choice.cost)) {

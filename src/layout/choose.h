@@ -1,8 +1,8 @@
 // Choose: the query order and tile height that make a mask cheapest.
 //
-//   Choice choice = choose_order(mask, extent, weights, executor);
+//   Choice choice = choose_order(mask, extent, weights, workers);
 //   Tiles tiles(choice.order, extent.queries, choice.height);
-//   Layout layout = build(mask, extent, tiles, executor);
+//   Layout layout = build(mask, extent, tiles, workers);
 //
 // Candidates are what the graph suggests: residue classes for its moduli, blocks for its divisors,
 // rectangles where it has both of one number, and identity, each in all heights that have a weight.
@@ -28,6 +28,6 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
                                const TileWeights& weights);
 
 Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
-                    Executor& executor);
+                    const base::Workers& workers);
 
 }  // namespace treadle::layout

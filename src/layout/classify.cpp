@@ -19,13 +19,14 @@ constexpr std::int64_t leaf_keys = 64;
 }  // namespace
 
 Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
-                       const std::vector<ConstView>& memory)
-    : bounds_(mask, tables), interpret_(mask, memory) {}
+                       const std::vector<ConstView>& memory, const base::Workers& workers)
+    : workers_(workers), bounds_(mask, tables), interpret_(mask, memory) {}
 
 void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
                           std::int64_t last, std::int64_t begin, std::int64_t end,
                           std::span<std::vector<Run>> runs) {
   if (begin >= end) return;
+  workers_.check();
   const auto split_tiles = [&] {
     const std::int64_t middle = first + (last - first) / 2;
     classify(tiles, b, h, first, middle, begin, end, runs);
@@ -64,6 +65,7 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
                                  std::int64_t tile, std::span<const Run> listed,
                                  std::vector<Run>& runs) {
   if (listed.empty()) return;
+  workers_.check();
   const std::int64_t begin = listed.front().begin();
   const std::int64_t end = listed.back().end();
   if (listed.size() == 1) {

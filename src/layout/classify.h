@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "base/parallel.h"
 #include "ir/interpret.h"
 #include "layout/layout.h"
 #include "passes/bounds.h"
@@ -16,9 +17,10 @@ namespace treadle::layout {
 
 class Classifier {
  public:
-  // One per thread; the tables may be shared. `mask` is a bool without a score.
+  // One per thread; the tables may be shared. `mask` is a bool without a score. Every box looks
+  // whether the workers are to stop.
   Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
-             const std::vector<ConstView>& memory);
+             const std::vector<ConstView>& memory, const base::Workers& workers);
 
   // Appends the runs among keys begin .. end - 1 of tiles first .. last to runs[0 .. last - first].
   void classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
@@ -38,6 +40,7 @@ class Classifier {
   void evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first, std::int64_t step,
                 std::int64_t begin, std::int64_t end);
 
+  const base::Workers& workers_;
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;

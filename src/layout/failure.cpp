@@ -47,7 +47,7 @@ std::optional<MaskFailure> failure_in(const Mask& mask, const Layout& layout, st
 }  // namespace
 
 std::optional<MaskFailure> find_failure(const Mask& mask, const Layout& layout,
-                                        Executor& executor) {
+                                        const base::Workers& workers) {
   const std::int64_t tiles = layout.tiles().count();
   const std::int64_t heads = layout.per_head() ? layout.extent().heads : 1;
   const std::int64_t lists = (layout.per_batch() ? layout.extent().batch : 1) * heads;
@@ -56,7 +56,7 @@ std::optional<MaskFailure> find_failure(const Mask& mask, const Layout& layout,
     return failure_in(mask, layout, at / tiles / heads, at / tiles % heads, at % tiles);
   };
   std::atomic<std::int64_t> first{lists * tiles};
-  base::parallel_for(executor, lists * tiles, [&](std::int64_t at) {
+  base::parallel_for(workers, lists * tiles, [&](std::int64_t at) {
     if (at > first || !look(at)) return;
     std::int64_t now = first;
     while (at < now && !first.compare_exchange_weak(now, at)) {

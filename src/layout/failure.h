@@ -1,6 +1,6 @@
 // Pairs at which a mask fails: it reads outside a capture, or divides by zero.
 //
-//   if (const auto failure = find_failure(mask, layout, executor)) ...
+//   if (const auto failure = find_failure(mask, layout, workers)) ...
 //   failure->reason    "ids: index 100 along dimension 0 is outside its length 100"
 #pragma once
 
@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/parallel.h"
 #include "layout/build.h"
-#include "treadle/executor.h"
 
 namespace treadle::layout {
 
@@ -20,6 +20,7 @@ struct MaskFailure {
 
 // The first one: the first tile of the first batch and head, its lowest query, then the lowest key.
 // Only partial runs are looked at, as in a call: elsewhere the mask was decided without failing.
-std::optional<MaskFailure> find_failure(const Mask& mask, const Layout& layout, Executor& executor);
+std::optional<MaskFailure> find_failure(const Mask& mask, const Layout& layout,
+                                        const base::Workers& workers);
 
 }  // namespace treadle::layout

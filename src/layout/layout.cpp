@@ -54,6 +54,7 @@ Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
   for (const auto& list : runs) {
     runs_.insert(runs_.end(), list.begin(), list.end());
     offsets_.push_back(static_cast<std::uint32_t>(runs_.size()));
+    most_runs_ = std::max(most_runs_, static_cast<std::int64_t>(list.size()));
   }
   has_full_ = std::ranges::any_of(runs_, &Run::full);
   has_partial_ = !std::ranges::all_of(runs_, &Run::full);

@@ -69,6 +69,8 @@ class Layout {
   // Whether there are runs of either kind.
   [[nodiscard]] bool has_full() const { return has_full_; }
   [[nodiscard]] bool has_partial() const { return has_partial_; }
+  // How many runs a tile has at most.
+  [[nodiscard]] std::int64_t most_runs() const { return most_runs_; }
 
   // Pairs inside runs, over all batches and heads.
   [[nodiscard]] std::int64_t run_pairs() const;
@@ -81,6 +83,7 @@ class Layout {
   Tiles tiles_;
   bool per_batch_ = false, per_head_ = false;
   bool has_full_ = false, has_partial_ = false;
+  std::int64_t most_runs_ = 0;
   std::vector<std::uint32_t> offsets_;  // where each list begins in runs_; one more at the end
   std::vector<Run> runs_;
 };

@@ -82,7 +82,7 @@ std::vector<Run> runs_of(const Given& given, const Extent& extent, std::int64_t 
 }
 
 // The lists of the result are those of both arrays: along each axis as many as the finer one has.
-Selection select(const Given& given, const Extent& extent, Executor& executor) {
+Selection select(const Given& given, const Extent& extent, const base::Workers& workers) {
   std::int64_t batches = given.partial.batch_lists();
   std::int64_t heads = given.partial.head_lists();
   if (given.full) {
@@ -91,7 +91,7 @@ Selection select(const Given& given, const Extent& extent, Executor& executor) {
   }
   const std::int64_t rows = blocks_of(extent.queries.count(), given.query_block);
   std::vector<std::vector<Run>> lists(static_cast<std::size_t>(batches * heads * rows));
-  parallel_for_first_error(executor, batches * heads * rows, [&](std::int64_t i) {
+  parallel_for_first_error(workers, batches * heads * rows, [&](std::int64_t i) {
     const std::int64_t h = i / rows % heads * (extent.heads / heads);
     lists[static_cast<std::size_t>(i)] = runs_of(given, extent, i / rows / heads, h, i % rows);
   });
@@ -142,17 +142,17 @@ std::span<const Run> Selection::runs(std::int64_t b, std::int64_t h,
 }
 
 Selection select_keys(const KeyLists& lists, const Extent& extent, std::int64_t key_heads,
-                      Executor& executor) {
+                      const base::Workers& workers) {
   check_extent(extent);
   check_block("query block", lists.query_block);
   check_block("key block", lists.key_block);
   const IntegerLists indices(call, "indices", lists.indices, lists.counts,
                              shape_of(extent, key_heads, lists.query_block));
-  return select({lists.query_block, lists.key_block, indices}, extent, executor);
+  return select({lists.query_block, lists.key_block, indices}, extent, workers);
 }
 
 Selection select_blocks(const BlockListViews& lists, const Extent& extent, std::int64_t key_heads,
-                        Executor& executor) {
+                        const base::Workers& workers) {
   check_extent(extent);
   check_block("query block", lists.query_block);
   check_block("key block", lists.key_block);
@@ -168,7 +168,7 @@ Selection select_blocks(const BlockListViews& lists, const Extent& extent, std::
     full.emplace(call, "full_kv_indices", *lists.full_kv_indices, lists.full_kv_num_blocks, shape);
   }
   return select({lists.query_block, lists.key_block, partial, full ? &*full : nullptr}, extent,
-                executor);
+                workers);
 }
 
 Tiles tiles_for(const Selection& selection, const TileWeights& weights) {

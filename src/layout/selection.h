@@ -1,7 +1,7 @@
 // A Selection: the keys that each block of queries may look at, before any mask is asked.
 //
-//   Selection selection = select_keys({64, 16, indices, counts}, extent, key_heads, executor);
-//   Layout layout = build(mask, selection, tiles_for(selection, weights), executor);
+//   Selection selection = select_keys({64, 16, indices, counts}, extent, key_heads, workers);
+//   Layout layout = build(mask, selection, tiles_for(selection, weights), workers);
 //
 // Queries of one block share their list. In a listed run the mask still decides, unless the run is
 // full: a full block of FlexAttention's lists is visible whatever the mask says.
@@ -11,10 +11,10 @@
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "layout/layout.h"
 #include "layout/tile_weights.h"
 #include "treadle/block_lists.h"
-#include "treadle/executor.h"
 #include "treadle/key_lists.h"
 
 namespace treadle::layout {
@@ -46,9 +46,9 @@ class Selection {
 
 // Both throw treadle::Error, as said in the public headers, in the name of Attention::layout.
 Selection select_keys(const KeyLists& lists, const Extent& extent, std::int64_t key_heads,
-                      Executor& executor);
+                      const base::Workers& workers);
 Selection select_blocks(const BlockListViews& lists, const Extent& extent, std::int64_t key_heads,
-                        Executor& executor);
+                        const base::Workers& workers);
 
 // The best tiles that do not cross a border of its query blocks.
 Tiles tiles_for(const Selection& selection, const TileWeights& weights);

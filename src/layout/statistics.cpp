@@ -28,11 +28,11 @@ std::int64_t sharing(const Layout& layout) {
 
 }  // namespace
 
-std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& executor) {
+std::int64_t visible_pairs(const Mask& mask, const Layout& layout, const base::Workers& workers) {
   const Tiles& tiles = layout.tiles();
   std::atomic<std::int64_t> visible{0};
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
-    base::parallel_for(executor, tiles.count(), [&](std::int64_t tile) {
+    base::parallel_for(workers, tiles.count(), [&](std::int64_t tile) {
       ir::Interpreter<double> run(mask.graph, mask.memory);
       std::vector<std::int64_t> q(static_cast<std::size_t>(tiles.size(tile)));
       for (std::size_t i = 0; i < q.size(); ++i) {
@@ -57,8 +57,8 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& exe
 }
 
 double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
-                     Executor& executor) {
-  const Layout layout = build(mask, extent, Tiles({}, extent.queries, block), executor);
+                     const base::Workers& workers) {
+  const Layout layout = build(mask, extent, Tiles({}, extent.queries, block), workers);
   std::int64_t pairs = 0;
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
     for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {

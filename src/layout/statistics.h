@@ -9,11 +9,11 @@
 namespace treadle::layout {
 
 // Visible pairs over all batches and heads, exactly: full runs are counted, partial ones evaluated.
-std::int64_t visible_pairs(const Mask& mask, const Layout& layout, Executor& executor);
+std::int64_t visible_pairs(const Mask& mask, const Layout& layout, const base::Workers& workers);
 
 // The share of all pairs in blocks of `block` x `block` that hold a visible pair: what a kernel of
 // square blocks works on.
 double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
-                     Executor& executor);
+                     const base::Workers& workers);
 
 }  // namespace treadle::layout

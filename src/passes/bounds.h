@@ -31,9 +31,10 @@ class Bounds {
   // Of the first output, which must be a bool.
   Truth truth(const Box& box);
 
-  // Of any output, after evaluate(box).
+  // Of any output or node, after evaluate(box).
   void evaluate(const Box& box);
   [[nodiscard]] const Bound& output(int i) const { return bounds_[graph_.output(i)]; }
+  [[nodiscard]] const Bound& of(ir::NodeId id) const { return bounds_[id]; }
 
   // After evaluate(box): no read of the graph, chosen by where() or not, leaves its buffer at any
   // point of the box.

@@ -9,6 +9,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/at.h"
 #include "base/element.h"
 #include "base/error.h"
 #include "patterns/owned_capture.h"
@@ -16,9 +17,8 @@
 namespace treadle {
 namespace {
 
+using base::at;
 using base::fail;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 std::int64_t blocks_per_layout(const BlockLayout& layout) {
   return layout.query_blocks * layout.key_blocks;

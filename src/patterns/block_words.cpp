@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/at.h"
 #include "base/error.h"
 #include "ir/interpret.h"
 #include "layout/block_kinds.h"
@@ -15,14 +16,13 @@
 namespace treadle::patterns {
 namespace {
 
+using base::at;
 using layout::blocks_of;
 using layout::Layout;
 using layout::Mask;
 using layout::Run;
 
 using Words = std::vector<std::uint64_t>;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 // The lowest `count` bits of a word.
 std::uint64_t low_bits(std::int64_t count) {
@@ -124,7 +124,7 @@ void mark_present(BlockLayout& blocks, const std::vector<Words>& rows) {
 }  // namespace
 
 BlockLayout to_block_layout(const Mask& mask, const Layout& layout, std::int64_t block_size,
-                            Executor& executor) {
+                            const base::Workers& workers) {
   BlockLayout result{.block_size = block_size, .heads = layout.extent().heads};
   result.check();  // of the size and the heads, before they are used
   if (layout.per_batch()) {
@@ -137,7 +137,7 @@ BlockLayout to_block_layout(const Mask& mask, const Layout& layout, std::int64_t
   const auto tiles = tiles_of_rows(layout.tiles(), result.query_blocks, block_size);
   std::vector<Words> rows(at(result.lut_heads * result.query_blocks));
   const auto count_of_rows = static_cast<std::int64_t>(rows.size());
-  layout::parallel_for_first_error(executor, count_of_rows, [&](std::int64_t i) {
+  layout::parallel_for_first_error(workers, count_of_rows, [&](std::int64_t i) {
     const std::int64_t row = i % result.query_blocks;
     PairReader reader(mask, layout, i / result.query_blocks, block_size);
     rows[at(i)] = reader.read(row, tiles[at(row)]);

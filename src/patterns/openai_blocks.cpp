@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/at.h"
 #include "base/error.h"
 #include "base/parallel.h"
 #include "ir/interpret.h"
@@ -16,12 +17,11 @@
 namespace treadle::patterns {
 namespace {
 
+using base::at;
 using layout::blocks_of;
 using layout::Extent;
 using layout::Mask;
 using layout::Run;
-
-std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
 void check_length(std::string_view what, std::int64_t length, std::int64_t blocks,
                   std::int64_t block_size) {
@@ -76,7 +76,7 @@ std::optional<Pair> first_shown(const Mask& mask, const std::vector<Pair>& pairs
 
 // Throws if the mask shows a pair that is hidden inside a block.
 void check_inside(const BlockLayout& blocks, const Mask& mask, const Extent& extent,
-                  Executor& executor) {
+                  const base::Workers& workers) {
   if (!blocks.mask) return;
   const std::vector<std::uint64_t> words = mask_words(blocks);
   std::vector<std::int64_t> first_word{0};  // of each row of blocks
@@ -89,7 +89,7 @@ void check_inside(const BlockLayout& blocks, const Mask& mask, const Extent& ext
   const std::int64_t batches = mask.graph.uses(ir::Input::b) ? extent.batch : 1;
   const bool every_head = mask.graph.uses(ir::Input::h) && blocks.lut_heads == 1;
   std::vector<std::optional<Pair>> shown(at(blocks.lut_heads * blocks.query_blocks));
-  base::parallel_for(executor, static_cast<std::int64_t>(shown.size()), [&](std::int64_t row) {
+  base::parallel_for(workers, static_cast<std::int64_t>(shown.size()), [&](std::int64_t row) {
     const std::vector<Pair> hidden =
         hidden_pairs(blocks, extent, row, words.data() + first_word[at(row)]);
     if (hidden.empty()) return;
@@ -112,7 +112,7 @@ void check_inside(const BlockLayout& blocks, const Mask& mask, const Extent& ext
 }  // namespace
 
 layout::Selection from_block_layout(const BlockLayout& blocks, const Mask& mask,
-                                    const Extent& extent, Executor& executor) {
+                                    const Extent& extent, const base::Workers& workers) {
   blocks.check();
   const std::int64_t size = blocks.block_size;
   check_length("queries", extent.queries.count(), blocks.query_blocks, size);
@@ -121,7 +121,7 @@ layout::Selection from_block_layout(const BlockLayout& blocks, const Mask& mask,
     base::fail("layout: the block layout is for {} heads, there are {}", blocks.heads,
                extent.heads);
   }
-  check_inside(blocks, mask, extent, executor);
+  check_inside(blocks, mask, extent, workers);
   auto present = blocks.present.begin();
   std::vector<std::vector<Run>> lists(at(blocks.lut_heads * blocks.query_blocks));
   for (auto& list : lists) {

@@ -19,9 +19,12 @@ namespace treadle::plan {
 
 struct BackwardKernelArgs {
   TileArgs tile;
-  const void* dout = nullptr;     // [value_dim][width]: dO^T
-  const void* lse2 = nullptr;     // [width]: lse in powers of two; inf where nothing was seen
-  const void* delta = nullptr;    // [width]: rowsum(dO * O) - dlse
+  const void* dout = nullptr;   // [value_dim][width]: dO^T
+  const void* lse2 = nullptr;   // [width]: lse in powers of two; inf where nothing was seen
+  const void* delta = nullptr;  // [width]: rowsum(dO * O) - dlse
+  // [width], of exact_nonfinite kernels: 0 for lanes without a query and for queries that saw
+  // nothing, else 1.
+  const void* takes_part = nullptr;
   void* probabilities = nullptr;  // [count][width]: P
   void* dscores = nullptr;        // [count][width]: dS, not yet scaled
   void* dq = nullptr;             // [dim][width], added to; not yet scaled
@@ -49,6 +52,9 @@ struct BackwardKernelSpec {
   bool masked = false;
   ir::Graph mask;
   ModFacts mask_facts;
+  // NaN and infinities go exactly where the reference has them: P and dS of hidden pairs are -0,
+  // which no product takes for a number, and no others are. Slower, for calls that met a NaN.
+  bool exact_nonfinite = false;
 
   // Whether the derivative is evaluated; else the gradient of a score goes through as it is.
   [[nodiscard]] bool derives() const {
@@ -57,6 +63,6 @@ struct BackwardKernelSpec {
   bool operator==(const BackwardKernelSpec&) const = default;
 };
 
-base::Hash key(const BackwardKernelSpec& spec);
+base::Key key(const BackwardKernelSpec& spec);
 
 }  // namespace treadle::plan

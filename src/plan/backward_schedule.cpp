@@ -48,10 +48,13 @@ BackwardSchedule schedule_backward(std::int64_t key_batch, std::int64_t key_head
     for (std::int64_t b = 0; b < key_batch; ++b) {
       for (std::int64_t h = 0; h < key_heads; ++h) {
         of_chunk[{batches_apart ? b : 0, heads_apart ? h : 0}].push_back(
-            {b, h, schedule.chunks, chunk, schedule.tasks++});
+            {b, h, schedule.chunks, chunk});
       }
     }
-    for (auto& [apart, tasks] : of_chunk) schedule.groups.push_back(std::move(tasks));
+    for (auto& [apart, tasks] : of_chunk) {
+      for (BackwardTask& task : tasks) task.number = schedule.tasks++;
+      schedule.groups.push_back(std::move(tasks));
+    }
     schedule.longest = std::max(schedule.longest, chunk.count());
     ++schedule.chunks;
     begin = chunk.end;

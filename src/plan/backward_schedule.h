@@ -28,7 +28,7 @@ struct BackwardTask {
   std::int64_t key_batch = 0, key_head = 0;
   std::int64_t chunk = 0;   // 0 is the first that has keys
   layout::Range keys;       // positions of the chunk
-  std::int64_t number = 0;  // tasks add to captures in this order
+  std::int64_t number = 0;  // tasks add to captures in this order, in which they also begin
 };
 
 struct BackwardSchedule {

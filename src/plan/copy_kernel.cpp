@@ -3,9 +3,9 @@
 
 namespace treadle::plan {
 
-base::Hash key(const CopySpec& spec) {
+base::Key key(const CopySpec& spec) {
   const auto& [target, from, to, length] = spec;
-  return base::Hasher().add("copy").add(hash(target)).add(from).add(to).add(length).finish();
+  return base::Hasher().add("copy").add(hash(target)).add(from).add(to).add(length).key();
 }
 
 }  // namespace treadle::plan

@@ -33,6 +33,6 @@ struct CopySpec {
   bool operator==(const CopySpec&) const = default;
 };
 
-base::Hash key(const CopySpec& spec);
+base::Key key(const CopySpec& spec);
 
 }  // namespace treadle::plan

@@ -40,6 +40,6 @@ struct ForwardKernelSpec {
   bool operator==(const ForwardKernelSpec&) const = default;
 };
 
-base::Hash key(const ForwardKernelSpec& spec);
+base::Key key(const ForwardKernelSpec& spec);
 
 }  // namespace treadle::plan

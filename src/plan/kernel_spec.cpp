@@ -3,7 +3,7 @@
 
 namespace treadle::plan {
 
-base::Hash key(const KernelSpec& spec) {
+base::Key key(const KernelSpec& spec) {
   return std::visit([](const auto& one) { return key(one); }, spec);
 }
 

@@ -16,7 +16,7 @@ namespace treadle::plan {
 using KernelSpec = std::variant<ForwardKernelSpec, BackwardKernelSpec, ReduceSpec, CopySpec,
                                 TransposeSpec, PeakSpec>;
 
-base::Hash key(const KernelSpec& spec);
+base::Key key(const KernelSpec& spec);
 const Target& target_of(const KernelSpec& spec);
 
 }  // namespace treadle::plan

@@ -4,6 +4,7 @@
 #include "plan/mod_facts.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "passes/bounds.h"
 
@@ -15,6 +16,35 @@ bool reads_integers(const ir::Graph& graph) {
   return std::ranges::any_of(graph.nodes(), [](const ir::Node& node) {
     return node.op == ir::Op::load && node.type != ir::Type::real;
   });
+}
+
+bool fits_32_bits(const passes::IntegerRange& range) {
+  return range.low >= std::numeric_limits<std::int32_t>::min() &&
+         range.high <= std::numeric_limits<std::int32_t>::max();
+}
+
+// By load and dimension: whether the index may be outside when captures hold anything. `bounds` are
+// those for any contents; they hold in 32 bits only where nothing wraps on the way.
+std::vector<bool> clamps_of(const ir::Graph& graph, const std::vector<ConstView>& memory,
+                            const passes::Bounds& bounds, bool narrow) {
+  std::vector<bool> clamp;
+  ir::PerNode<bool> holds(graph.size(), true);
+  for (ir::NodeId id = 0; id < graph.size(); ++id) {
+    const ir::Node& node = graph[id];
+    bool mine = !narrow || node.type != ir::Type::integer || fits_32_bits(bounds.of(id).integer);
+    // An element is within its type's range wherever it was read.
+    if (node.op != ir::Op::load)
+      for (const ir::NodeId operand : node.operands) mine = mine && holds[operand];
+    holds[id] = mine;
+    if (node.op != ir::Op::load) continue;
+    const ConstView& view = memory[static_cast<std::size_t>(node.slot)];
+    for (int axis = 0; axis < view.rank(); ++axis) {
+      const ir::NodeId index = node.operands[static_cast<std::size_t>(axis)];
+      const passes::IntegerRange& range = bounds.of(index).integer;
+      clamp.push_back(!holds[index] || range.low < 0 || range.high >= view.size(axis));
+    }
+  }
+  return clamp;
 }
 
 }  // namespace
@@ -33,23 +63,32 @@ ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory
   box.q = {.low = extent.queries.begin, .count = extent.queries.count()};
   box.kv = {.low = extent.keys.begin, .count = extent.keys.count()};
   passes::CaptureTables tables(memory);
-  const auto prove = [&](passes::Contents contents) {
-    passes::Bounds bounds(graph, tables, contents);
-    bounds.evaluate(box);
-    facts.narrow = bounds.fits_32_bits();
-    facts.checked = !bounds.never_poisoned();
-  };
-  prove(passes::Contents::ignored);
-  if ((!facts.narrow || facts.checked) && reads_integers(graph)) prove(passes::Contents::scanned);
+  passes::Bounds any(graph, tables, passes::Contents::ignored);
+  any.evaluate(box);
+  facts.narrow = any.fits_32_bits();
+  if (any.never_poisoned()) facts.reads = Reads::proven;
+  if ((facts.narrow && facts.reads == Reads::proven) || !reads_integers(graph)) return facts;
+
+  passes::Bounds seen(graph, tables, passes::Contents::scanned);
+  seen.evaluate(box);
+  const bool narrower = !facts.narrow && seen.fits_32_bits();
+  if (facts.reads == Reads::proven && !narrower) return facts;
+  facts.narrow = facts.narrow || narrower;
+  if (!seen.never_poisoned()) return facts;
+  facts.reads = Reads::clamped;
+  facts.clamp = clamps_of(graph, memory, any, facts.narrow);
   return facts;
 }
 
 base::Hash hash(const ModFacts& facts) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [narrow, checked, consecutive, unit_stride] = facts;
+  const auto& [narrow, reads, consecutive, unit_stride, clamp] = facts;
   base::Hasher hasher;
-  hasher.add(narrow).add(checked).add(consecutive).add(unit_stride.size());
-  for (const bool unit : unit_stride) hasher.add(unit);
+  hasher.add(narrow).add(reads).add(consecutive);
+  for (const std::vector<bool>* flags : {&unit_stride, &clamp}) {
+    hasher.add(flags->size());
+    for (const bool flag : *flags) hasher.add(flag);
+  }
   return hasher.finish();
 }
 

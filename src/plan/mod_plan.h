@@ -28,19 +28,30 @@ struct ModPlan {
   ir::PerNode<Level> level;
   ir::PerNode<ReadForm> read;  // of loads
   // Nodes that are computed. The last index of a read in the lanes, backwards or staged form is
-  // taken apart by the read itself: only those of its parts are wanted that do not change with the
-  // lane or the key.
-  ir::PerNode<bool> wanted;
+  // taken apart: of its parts only those are wanted that do not change with the lane or the key, and
+  // the others are computed for the first query of a vector, or the first key of a block, alone.
+  ir::PerNode<bool> wanted, at_first_query, at_first_key;
   std::vector<ir::NodeId> staged;  // the loads of this form, in the order of their scratch arrays
+  ir::PerNode<std::int32_t> staged_number;  // which of them a load is
+  // Of a staged load's array, for each element of it: the bytes of the arrays before it, and in the
+  // end of all. Arrays have an element for each key of a block and query of a tile.
+  std::vector<std::int64_t> staged_before{0};
   // Of a derivative, by contribution: whether its offset is a number of the query plus a number of
   // the key.
   std::vector<bool> separable;
 
+  ir::PerNode<std::int32_t> first_index;  // of loads: which of all indices of loads is its first
+
+  // Whether an index of a load is moved inside the buffer.
+  [[nodiscard]] bool clamps(ir::NodeId load, std::size_t axis) const;
   // Whether a read takes contiguous elements, lane by lane.
   [[nodiscard]] bool reads_lanes() const;
-  // Which of the staged loads this is.
-  [[nodiscard]] std::size_t staged_number(ir::NodeId load) const;
 };
+
+// Bytes of scratch for each key of a block and query of a tile.
+inline std::int64_t staged_bytes(const ModPlan& plan) { return plan.staged_before.back(); }
+// The most that it can be, whatever a call is like.
+std::int64_t most_staged_bytes(const ir::Graph& graph);
 
 // `contributions` are those of a derivative, whose graph this is.
 ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,

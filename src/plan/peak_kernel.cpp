@@ -3,9 +3,9 @@
 
 namespace treadle::plan {
 
-base::Hash key(const PeakSpec& spec) {
+base::Key key(const PeakSpec& spec) {
   const auto& [target, compute] = spec;
-  return base::Hasher().add("peak").add(hash(target)).add(compute).finish();
+  return base::Hasher().add("peak").add(hash(target)).add(compute).key();
 }
 
 }  // namespace treadle::plan

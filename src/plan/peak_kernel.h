@@ -23,6 +23,6 @@ struct PeakSpec {
   bool operator==(const PeakSpec&) const = default;
 };
 
-base::Hash key(const PeakSpec& spec);
+base::Key key(const PeakSpec& spec);
 
 }  // namespace treadle::plan

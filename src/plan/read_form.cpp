@@ -27,15 +27,20 @@ Coefficient constant_of(const ir::Graph& graph, NodeId id) {
   return bounded(graph[id].integer());
 }
 
+// By how much each node grows with q and with kv.
+struct Steps {
+  ir::PerNode<Coefficient> q, kv;
+};
+
 ReadForm form_of(const ir::Graph& graph, NodeId id, const ir::PerNode<Dependence>& on,
-                 const ModFacts& facts) {
+                 const Steps& steps, const ModFacts& facts) {
   const ir::Node& node = graph[id];
   const Dependence all = on[id];
   if (!all.q && !all.score) return ReadForm::uniform;
 
   const auto slot = static_cast<std::size_t>(node.slot);
   const bool unit = slot < facts.unit_stride.size() && facts.unit_stride[slot];
-  if (all.score || facts.checked || !unit) return ReadForm::gather;
+  if (all.score || facts.reads == Reads::checked || !unit) return ReadForm::gather;
 
   const NodeId last = node.operands.back();
   const auto others_without = [&](auto member) {
@@ -43,62 +48,62 @@ ReadForm form_of(const ir::Graph& graph, NodeId id, const ir::PerNode<Dependence
                        [&](NodeId index) { return !(on[index].*member); });
   };
   if (facts.consecutive && others_without(&Dependence::q)) {
-    const Coefficient step = coefficient(graph, last, Input::q);
-    if (step == 1) return ReadForm::lanes;
-    if (step == -1) return ReadForm::backwards;
+    if (steps.q[last] == 1) return ReadForm::lanes;
+    if (steps.q[last] == -1) return ReadForm::backwards;
   }
-  if (all.kv && others_without(&Dependence::kv) && coefficient(graph, last, Input::kv) == 1) {
-    return ReadForm::staged;
-  }
+  if (all.kv && others_without(&Dependence::kv) && steps.kv[last] == 1) return ReadForm::staged;
   return ReadForm::gather;
 }
 
 }  // namespace
 
-Coefficient coefficient(const ir::Graph& graph, NodeId id, Input input) {
-  struct Known {
-    bool depends = false;
-    Coefficient step = 0;
-  };
-  ir::PerNode<Known> known(id + 1);
-  for (NodeId at = 0; at <= id; ++at) {
-    const ir::Node& node = graph[at];
-    Known& mine = known[at];
-    const auto operand = [&](std::size_t i) -> const Known& { return known[node.operands[i]]; };
+ir::PerNode<Coefficient> coefficients(const ir::Graph& graph, Input input) {
+  ir::PerNode<Coefficient> step(graph.size(), 0);
+  ir::PerNode<bool> depends(graph.size());
+  for (NodeId id = 0; id < graph.size(); ++id) {
+    const ir::Node& node = graph[id];
+    const auto operand = [&](std::size_t i) { return step[node.operands[i]]; };
     const auto sum = [&](std::int64_t sign) -> Coefficient {
-      const Coefficient a = operand(0).step;
-      const Coefficient b = operand(1).step;
+      const Coefficient a = operand(0);
+      const Coefficient b = operand(1);
       return a && b ? bounded(*a + sign * *b) : Coefficient{};
     };
     const auto negated = [&]() -> Coefficient {
-      const Coefficient a = operand(0).step;
+      const Coefficient a = operand(0);
       return a ? Coefficient(-*a) : Coefficient{};
     };
     const auto product = [&](std::size_t factor) -> Coefficient {
       const Coefficient constant = constant_of(graph, node.operands[factor]);
-      const Coefficient step = operand(1 - factor).step;
-      return constant && step ? bounded(*constant * *step) : Coefficient{};
+      const Coefficient other = operand(1 - factor);
+      return constant && other ? bounded(*constant * *other) : Coefficient{};
     };
-    for (std::size_t i = 0; i < node.operands.size(); ++i) mine.depends |= operand(i).depends;
+    for (const NodeId from : node.operands) depends[id] = depends[id] || depends[from];
     if (node.op == Op::input && node.input == input) {
-      mine = {.depends = true, .step = 1};
-    } else if (mine.depends) {
-      mine.step = {};
+      depends[id] = true;
+      step[id] = 1;
+    } else if (depends[id]) {
+      step[id] = {};
       if (node.type != ir::Type::integer) continue;
-      if (node.op == Op::add) mine.step = sum(1);
-      if (node.op == Op::sub) mine.step = sum(-1);
-      if (node.op == Op::neg) mine.step = negated();
-      if (node.op == Op::mul) mine.step = product(0) ? product(0) : product(1);
+      if (node.op == Op::add) step[id] = sum(1);
+      if (node.op == Op::sub) step[id] = sum(-1);
+      if (node.op == Op::neg) step[id] = negated();
+      if (node.op == Op::mul) step[id] = product(0) ? product(0) : product(1);
     }
   }
-  return known[id].step;
+  return step;
 }
 
 ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
                                  const ModFacts& facts) {
   ir::PerNode<ReadForm> forms(graph.size(), ReadForm::uniform);
+  if (graph.slots().empty()) return forms;
+  int staged = 0;
+  const Steps steps{coefficients(graph, Input::q), coefficients(graph, Input::kv)};
   for (NodeId id = 0; id < graph.size(); ++id)
-    if (graph[id].op == Op::load) forms[id] = form_of(graph, id, on, facts);
+    if (graph[id].op == Op::load) {
+      forms[id] = form_of(graph, id, on, steps, facts);
+      if (forms[id] == ReadForm::staged && ++staged > most_staged) forms[id] = ReadForm::gather;
+    }
   return forms;
 }
 

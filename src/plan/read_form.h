@@ -19,13 +19,17 @@ enum class ReadForm : std::uint8_t {
   gather,     // doc[order[q]]: anywhere
 };
 
+// Of many reads along kv only the first ones are staged: more arrays than fit the second cache are
+// no better than gathers.
+inline constexpr int most_staged = 48;
+
 // Of nodes that are not loads the form means nothing. The forms lanes, backwards and staged read
-// before indices are checked, so only facts that are not `checked` have them.
+// many elements at once, so a mod whose reads are checked has none.
 ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
                                  const ModFacts& facts);
 
-// By how much an integer grows when `input` grows by one, if that is always the same and evident:
+// By how much each integer grows when `input` grows by one, if that is always the same and evident:
 // if `input` comes in through sums, differences and constant factors alone.
-std::optional<std::int64_t> coefficient(const ir::Graph& graph, ir::NodeId id, ir::Input input);
+ir::PerNode<std::optional<std::int64_t>> coefficients(const ir::Graph& graph, ir::Input input);
 
 }  // namespace treadle::plan

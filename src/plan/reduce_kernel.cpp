@@ -34,8 +34,8 @@ ReduceSpec plan_reduce(const TilePlan& plan, std::int64_t length) {
           .length = padded(plan, length)};
 }
 
-base::Hash key(const ReduceSpec& spec) {
-  const auto& [target, compute, width, a_rows, length] = spec;
+base::Key key(const ReduceSpec& spec) {
+  const auto& [target, compute, width, a_rows, length, skip_hidden] = spec;
   return base::Hasher()
       .add("reduce")
       .add(hash(target))
@@ -43,7 +43,8 @@ base::Hash key(const ReduceSpec& spec) {
       .add(width)
       .add(a_rows)
       .add(length)
-      .finish();
+      .add(skip_hidden)
+      .key();
 }
 
 }  // namespace treadle::plan

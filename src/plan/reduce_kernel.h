@@ -26,6 +26,8 @@ struct ReduceSpec {
   std::int64_t width = 0;   // queries of a tile
   std::int64_t a_rows = 0;  // room for keys in A
   std::int64_t length = 0;  // of a row of B and C: a multiple of the lanes
+  // Elements of A that are -0 add nothing, not even 0 * inf.
+  bool skip_hidden = false;
 
   [[nodiscard]] int vectors() const;  // of a row, whose sums are in registers at once
   [[nodiscard]] int rows_at_once() const;
@@ -40,6 +42,6 @@ std::int64_t padded(const TilePlan& plan, std::int64_t length);
 // Rows of a block of P or dS, with room for whole steps of the sums.
 std::int64_t block_rows(const TilePlan& plan);
 
-base::Hash key(const ReduceSpec& spec);
+base::Key key(const ReduceSpec& spec);
 
 }  // namespace treadle::plan

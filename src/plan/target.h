@@ -51,6 +51,9 @@ Target find_target(std::string_view name);
 // for.
 std::vector<std::string> runnable_targets();
 
+// What a processor must have to run the code of that target.
+std::vector<std::string> needed_features(std::string_view name);
+
 // Everything in it that code depends on; not cores.
 base::Hash hash(const Target& target);
 

@@ -20,6 +20,9 @@ struct TileArgs {
   std::int64_t b = 0, h = 0;
   const std::int64_t* score_captures = nullptr;  // descriptors (plan/capture_descriptors.h)
   const std::int64_t* mask_captures = nullptr;
+  // Scratch of the reads that are staged, as many bytes for each of key_block * width pairs as
+  // plan::staged_bytes() says of all mods.
+  void* staged = nullptr;
   std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
 };
 

@@ -3,7 +3,7 @@
 
 namespace treadle::plan {
 
-base::Hash key(const TransposeSpec& spec) {
+base::Key key(const TransposeSpec& spec) {
   const auto& [target, compute, width, length, row, to_rows] = spec;
   return base::Hasher()
       .add("transpose")
@@ -13,7 +13,7 @@ base::Hash key(const TransposeSpec& spec) {
       .add(length)
       .add(row)
       .add(to_rows)
-      .finish();
+      .key();
 }
 
 }  // namespace treadle::plan

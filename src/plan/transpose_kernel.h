@@ -29,6 +29,6 @@ struct TransposeSpec {
   bool operator==(const TransposeSpec&) const = default;
 };
 
-base::Hash key(const TransposeSpec& spec);
+base::Key key(const TransposeSpec& spec);
 
 }  // namespace treadle::plan

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/compute_type.h"
+#include "base/parallel.h"
 #include "ir/joint.h"
-#include "treadle/executor.h"
 #include "treadle/tensor.h"
 #include "treadle/view.h"
 
@@ -38,7 +38,7 @@ struct Forward {
   Tensor lse, max;  // [B, Hq, Sq] in the type of the computation
 };
 
-Forward forward(const Problem& problem, Executor& executor);
+Forward forward(const Problem& problem, const base::Workers& workers);
 
 // What the backward pass gets besides the problem.
 struct Incoming {
@@ -60,7 +60,7 @@ struct Backward {
 };
 
 Backward backward(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
-                  Executor& executor);
+                  const base::Workers& workers);
 
 using base::compute_type;
 

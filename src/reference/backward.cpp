@@ -164,7 +164,7 @@ class HeadBackward {
 
 template <class F>
 Backward run(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
-             Executor& executor) {
+             const base::Workers& workers) {
   const Sizes size(problem);
   Tensor dq(dtype_of<F>, problem.q.shape());
   Tensor dk(dtype_of<F>, problem.k.shape());
@@ -182,6 +182,7 @@ Backward run(const Problem& problem, const Incoming& incoming, const Derivative&
       for (std::int64_t h = key_head * size.group(); h < (key_head + 1) * size.group(); ++h) {
         const Head<F> head(problem, incoming, size, b, h);
         for (std::int64_t m = 0; m < size.queries; ++m) {
+          workers.check();
           const std::int64_t query_row = (b * size.heads + h) * size.queries + m;
           work.query(head, b, h, m, dq_data + query_row * size.dim, dk_data + key_row * size.dim,
                      dv_data + key_row * size.value_dim);
@@ -190,7 +191,7 @@ Backward run(const Problem& problem, const Incoming& incoming, const Derivative&
     }
   };
   if (derivative.joint.contributions.empty()) {
-    base::parallel_for(executor, size.key_heads, key_head_task);
+    base::parallel_for(workers, size.key_heads, key_head_task);
   } else {
     // Captured buffers may be shared by all heads: one after the other, so that sums have one
     // order.
@@ -207,10 +208,10 @@ Backward run(const Problem& problem, const Incoming& incoming, const Derivative&
 }  // namespace
 
 Backward backward(const Problem& problem, const Incoming& incoming, const Derivative& derivative,
-                  Executor& executor) {
+                  const base::Workers& workers) {
   const DType type = compute_type(problem.q.dtype(), problem.k.dtype(), problem.v.dtype());
-  return type == DType::f64 ? run<double>(problem, incoming, derivative, executor)
-                            : run<float>(problem, incoming, derivative, executor);
+  return type == DType::f64 ? run<double>(problem, incoming, derivative, workers)
+                            : run<float>(problem, incoming, derivative, workers);
 }
 
 }  // namespace treadle::reference

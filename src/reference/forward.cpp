@@ -45,7 +45,7 @@ Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visib
 }
 
 template <class F>
-Forward run(const Problem& problem, Executor& executor) {
+Forward run(const Problem& problem, const base::Workers& workers) {
   const Sizes size(problem);
   Tensor out(dtype_of<F>, {size.batch, size.heads, size.queries, size.value_dim});
   Forward result{Tensor(), Tensor(dtype_of<F>, {size.batch, size.heads, size.queries}),
@@ -54,7 +54,7 @@ Forward run(const Problem& problem, Executor& executor) {
   F* lse = result.lse.template data<F>().data();
   F* max = result.max.template data<F>().data();
 
-  base::parallel_for(executor, size.batch * size.heads, [&](std::int64_t task) {
+  base::parallel_for(workers, size.batch * size.heads, [&](std::int64_t task) {
     const std::int64_t b = task / size.heads;
     const std::int64_t h = task % size.heads;
     const std::int64_t key_batch = size.key_batch_of(b);
@@ -68,6 +68,7 @@ Forward run(const Problem& problem, Executor& executor) {
     const auto dim = static_cast<std::size_t>(size.dim);
     const auto value_dim = static_cast<std::size_t>(size.value_dim);
     for (std::int64_t m = 0; m < size.queries; ++m) {
+      workers.check();
       row_times<F>(std::span(q).subspan(static_cast<std::size_t>(m) * dim, dim), k, plain);
       for (F& s : plain) s *= static_cast<F>(problem.scale);
       row.compute(plain, b, h, m);
@@ -96,9 +97,9 @@ std::int64_t scratch_bytes(DType compute, std::int64_t keys, std::int64_t dim,
                                                        : bytes;
 }
 
-Forward forward(const Problem& problem, Executor& executor) {
+Forward forward(const Problem& problem, const base::Workers& workers) {
   const DType type = compute_type(problem.q.dtype(), problem.k.dtype(), problem.v.dtype());
-  return type == DType::f64 ? run<double>(problem, executor) : run<float>(problem, executor);
+  return type == DType::f64 ? run<double>(problem, workers) : run<float>(problem, workers);
 }
 
 }  // namespace treadle::reference

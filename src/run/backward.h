@@ -4,13 +4,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/parallel.h"
 #include "layout/layout.h"
 #include "plan/backward_schedule.h"
 #include "run/backward_kernels.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
 #include "run/scratch.h"
-#include "treadle/executor.h"
 #include "treadle/view.h"
 
 namespace treadle::run {
@@ -20,7 +20,8 @@ namespace treadle::run {
 struct CapturedSum {
   std::vector<std::size_t> contributions;  // of the kernels', in order
   std::int64_t count = 0;
-  void* sum = nullptr;  // [count] of the compute type, zeros at first
+  void* sum = nullptr;  // [count] of the compute type
+  bool clear = false;   // it does not hold zeros yet: the call writes them, when nothing can fail
   plan::CaptureReach reach;
 };
 
@@ -39,16 +40,22 @@ struct BackwardProblem {
 
 struct BackwardDone {
   std::optional<Poisoned> poisoned;
-  // There is a NaN; whether it should be there is not decided here.
+  // There is a NaN. Unless it was exact, it may have come from a hidden pair, and the rest may not
+  // have been computed.
   bool nan = false;
 };
 
+// How pairs that are hidden meet infinities and NaN: 0 * inf is NaN, unless they are kept apart,
+// which takes longer.
+enum class Nonfinite { fast, exact };
+
 BackwardDone backward(const BackwardKernels& kernels, const BackwardProblem& problem,
-                      const plan::BackwardSchedule& schedule, Executor& executor, Scratch& scratch);
+                      const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
+                      const base::Workers& workers, Scratch& scratch);
 
 // Bytes of a thread's workspace that no task of such calls exceeds, but for private sums of
-// captures' gradients. `keys` is how many a task has at most.
+// captures' gradients. `keys` is how many a task has at most, `staged` that of BackwardKernels.
 std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys,
-                              std::int64_t contributions);
+                              std::int64_t contributions, std::int64_t staged);
 
 }  // namespace treadle::run

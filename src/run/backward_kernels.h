@@ -15,22 +15,25 @@ namespace treadle::run {
 struct BackwardKernels {
   plan::TilePlan plan;
   double query_factor = 1;      // what queries are multiplied with besides the scale
+  std::int64_t staged = 0;      // bytes of TileArgs::staged for each key of a block and query
   std::vector<bool> separable;  // by contribution
 
-  LazyKernel<plan::BackwardKernelArgs> full, masked;
+  LazyKernel<plan::BackwardKernelArgs> full, masked, exact_full, exact_masked;
   plan::ReduceSpec dk_spec, dv_spec;
-  LazyKernel<plan::ReduceArgs> sum_dk, sum_dv;
+  LazyKernel<plan::ReduceArgs> sum_dk, sum_dv, exact_sum_dk, exact_sum_dv;
   // Padded rows to the lanes of a tile, and sums back to contiguous rows.
   LazyKernel<plan::TransposeArgs> queries_to_lanes, dout_to_lanes, dq_to_rows;
   CopyKernel load_q, load_k, load_v, load_out;  // out and dout
   CopyKernel store_dq, store_dk, store_dv;
 
-  [[nodiscard]] const LazyKernel<plan::BackwardKernelArgs>& block(bool is_full) const {
+  [[nodiscard]] const LazyKernel<plan::BackwardKernelArgs>& block(bool is_full, bool exact) const {
+    if (exact) return is_full ? exact_full : exact_masked;
     return is_full ? full : masked;
   }
 };
 
-// What has to be compiled before a call with this layout runs.
+// What has to be compiled before a call with this layout runs. The exact ones are compiled when a
+// call meets a NaN.
 std::vector<std::function<void()>> needed(const BackwardKernels& kernels,
                                           const layout::Layout& layout);
 

@@ -16,6 +16,7 @@ typename BackwardTile<F>::Room BackwardTile<F>::Room::carve(Carver& carver,
   room.dout_lanes = carver.take<F>(width * plan.value_dim);
   room.lse2 = carver.take<F>(width);
   room.delta = carver.take<F>(width);
+  room.takes_part = carver.take<F>(width);
   room.dq = carver.take<F>(width * plan.dim);
   return room;
 }
@@ -42,10 +43,16 @@ void BackwardTile<F>::load(const BackwardKernels& kernels, const BackwardProblem
   kernels.dout_to_lanes({.source = room.dout_rows, .target = room.dout_lanes, .factors = factors});
 
   constexpr F infinity = std::numeric_limits<F>::infinity();
+  const auto lse_of = [&](std::int64_t row) {
+    const ConstView& lse = problem.lse;
+    return static_cast<const F*>(
+        lse.data())[b * lse.stride(0) + entry.head * lse.stride(1) + row * lse.stride(2)];
+  };
   const std::int64_t first = (b * problem.q.size(1) + entry.head) * problem.q.size(2);
   for (std::int64_t i = 0; i < width; ++i) {
     room.lse2[i] = i < active ? terms.lse2[first + room.queries.rows[i]] : infinity;
     room.delta[i] = i < active ? terms.delta[first + room.queries.rows[i]] : F{0};
+    room.takes_part[i] = i < active && lse_of(room.queries.rows[i]) != -infinity ? F{1} : F{0};
   }
   std::fill_n(room.dq, width * plan.dim, F{0});
 }

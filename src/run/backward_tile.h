@@ -25,6 +25,7 @@ struct BackwardTile {
     F *q_lanes = nullptr, *dout_lanes = nullptr;  // Q^T, scaled; dO^T
     F *q_rows = nullptr, *dout_rows = nullptr;    // padded
     F *lse2 = nullptr, *delta = nullptr;          // [width]
+    F* takes_part = nullptr;                      // [width]: 1, or 0 if nothing was seen
     F* dq = nullptr;
 
     static Room carve(Carver& carver, const plan::TilePlan& plan);

@@ -8,14 +8,15 @@
 //     deliver the tiles' dQ
 //   scale and write dK and dV of the chunk
 //
-// Read Worker::run() first.
+// Read BackwardWorker::run() first.
 #include "run/backward_worker.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "run/backward_tile.h"
-#include "run/has_nan.h"
 #include "run/key_blocks.h"
+#include "run/nonfinite.h"
 #include "run/task_gradients.h"
 
 namespace treadle::run {
@@ -24,7 +25,8 @@ namespace {
 // The memory of a task but for contributions to captures.
 template <class F>
 struct BackwardRoom {
-  std::vector<typename BackwardTile<F>::Room> tiles;
+  std::span<typename BackwardTile<F>::Room> tiles;
+  BackwardTile<F>* group = nullptr;                // [tiles]
   F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
   F *dk = nullptr, *dv = nullptr;                  // [keys + spare][dim], padded
@@ -32,21 +34,29 @@ struct BackwardRoom {
   Queries delivered;                               // of a tile whose dQ is complete
   F* dq_rows = nullptr;                            // [width][dim], its rows
   F* factors = nullptr;                            // [width]
+  std::byte* staged = nullptr;
   typename KeyBlocks<F>::Room block;
 
   // For tasks of at most so many keys.
-  void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys) {
-    const std::int64_t group = plan::tiles_per_backward_group(plan);
+  void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys,
+             std::int64_t staged_bytes) {
+    const std::int64_t count = plan::tiles_per_backward_group(plan);
     const std::int64_t width = plan.width();
     const std::int64_t dim = padded(plan, plan.dim), value_dim = padded(plan, plan.value_dim);
     const std::int64_t rows = block_rows(plan), spare = rows - plan.key_block;
-    tiles.resize(static_cast<std::size_t>(group));
-    for (auto& tile : tiles) tile = BackwardTile<F>::Room::carve(carver, plan);
-    probabilities = carver.take<F>(group * rows * width);
-    dscores = carver.take<F>(group * rows * width);
-    q_rows = carver.take<F>(group * width * dim);
-    dout_rows = carver.take<F>(group * width * value_dim);
-    for (std::size_t i = 0; q_rows != nullptr && i < tiles.size(); ++i) {  // not while measuring
+    auto* rooms = carver.take<typename BackwardTile<F>::Room>(count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto room = BackwardTile<F>::Room::carve(carver, plan);
+      if (rooms != nullptr) std::construct_at(rooms + i, room);  // not while measuring
+    }
+    if (rooms != nullptr) tiles = {rooms, static_cast<std::size_t>(count)};
+    group = carver.take<BackwardTile<F>>(count);
+    probabilities = carver.take<F>(count * rows * width);
+    dscores = carver.take<F>(count * rows * width);
+    staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
+    q_rows = carver.take<F>(count * width * dim);
+    dout_rows = carver.take<F>(count * width * value_dim);
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
       tiles[i].q_rows = q_rows + static_cast<std::int64_t>(i) * width * dim;
       tiles[i].dout_rows = dout_rows + static_cast<std::int64_t>(i) * width * value_dim;
     }
@@ -62,9 +72,9 @@ struct BackwardRoom {
 };
 
 template <class F>
-class Worker {
+class BackwardWorker {
  public:
-  Worker(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace);
+  BackwardWorker(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace);
   void run();
 
  private:
@@ -91,12 +101,15 @@ class Worker {
   KeyBlocks<F> blocks_;
   TaskGradients<F> gradients_;
   BackwardRoom<F> room_;
-  std::vector<BackwardTile<F>> tiles_;  // of the current group
+  std::span<BackwardTile<F>> tiles_;  // of the current group
+  // Whether its Q and dO hold infinities or NaN that have to be kept from hidden pairs.
+  bool exact_queries_ = false, exact_dout_ = false;
   std::int64_t poisoned_ = 0;
 };
 
 template <class F>
-Worker<F>::Worker(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace)
+BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::BackwardTask& task,
+                                  Workspace& workspace)
     : shared_(shared),
       problem_(shared.problem),
       task_(task),
@@ -109,15 +122,15 @@ Worker<F>::Worker(BackwardShared<F>& shared, const plan::BackwardTask& task, Wor
       gradients_(shared.kernels, problem_.captured, shared.captured) {
   per_batch_ =
       problem_.q.size(1) / problem_.keys.heads() * problem_.layout.tiles().count() * parts_;
-  workspace.carve([&](Carver& carver) {
-    room_.carve(carver, plan(), shared.schedule.longest);
-    gradients_.carve(carver);
-  });
+  Carver carver(workspace.memory());
+  room_.carve(carver, plan(), shared.schedule.longest, shared.kernels.staged);
+  gradients_.carve(carver);
+  workspace.check(carver);
   blocks_.use(room_.block);
 }
 
 template <class F>
-BackwardTile<F> Worker<F>::tile_of(std::int64_t entry) const {
+BackwardTile<F> BackwardWorker<F>::tile_of(std::int64_t entry) const {
   const layout::Layout& layout = problem_.layout;
   BackwardTile<F> tile;
   tile.b = batches_ == 1 ? task_.key_batch : entry / per_batch_;
@@ -131,7 +144,7 @@ BackwardTile<F> Worker<F>::tile_of(std::int64_t entry) const {
 }
 
 template <class F>
-bool Worker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
+bool BackwardWorker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
   const auto reaches = std::ranges::partition_point(
       tile.runs, [&](const layout::Run& run) { return run.end() <= task_.keys.begin; });
   return tile.entry.queries > 0 && reaches != tile.runs.end() && reaches->begin() < task_.keys.end;
@@ -139,14 +152,15 @@ bool Worker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
 
 // The tile's P and dS for the current block; places it does not look at are zero.
 template <class F>
-void Worker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t rows) {
+void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t rows) {
   const std::int64_t first = static_cast<std::int64_t>(number) * block_rows(plan()) * width();
   F* probabilities = room_.probabilities + first;
   F* dscores = room_.dscores + first;
   std::int64_t done = 0;
+  const F hidden = shared_.exact ? -F{0} : F{0};  // exact products skip -0
   const auto clear_until = [&](std::int64_t end) {
-    std::fill(probabilities + done * width(), probabilities + end * width(), F{0});
-    std::fill(dscores + done * width(), dscores + end * width(), F{0});
+    std::fill(probabilities + done * width(), probabilities + end * width(), hidden);
+    std::fill(dscores + done * width(), dscores + end * width(), hidden);
   };
   const KeyBlock<F>& block = blocks_.now();
   for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
@@ -163,17 +177,19 @@ void Worker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t
                                            .h = tile.entry.head,
                                            .score_captures = problem_.score_captures.data(),
                                            .mask_captures = problem_.mask_captures.data(),
+                                           .staged = room_.staged,
                                            .poisoned = &poisoned_},
                                   .dout = tile.room.dout_lanes,
                                   .lse2 = tile.room.lse2,
                                   .delta = tile.room.delta,
+                                  .takes_part = tile.room.takes_part,
                                   .probabilities = probabilities + run.begin * width(),
                                   .dscores = dscores + run.begin * width(),
                                   .dq = tile.room.dq,
                                   .derivative_captures = problem_.derivative_captures.data(),
                                   .gradient_strides = problem_.gradient_strides.data()};
     gradients_.set(args);
-    shared_.kernels.block(run.full)(args);
+    shared_.kernels.block(run.full, shared_.exact)(args);
     if (!gradients_.add(run.end - run.begin, tile.entry.queries)) shared_.nan = true;
     shared_.poisoned.note(poisoned_, {tile.b, tile.entry.head, tile.entry.tile});
   }
@@ -182,8 +198,9 @@ void Worker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t
 
 // all[k] += sum over the group's queries of a[k][q] * b[q], for the keys of the current block.
 template <class F>
-void Worker<F>::sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a, const F* b,
-                                 F* all, F* own, std::int64_t rows, std::int64_t length) {
+void BackwardWorker<F>::sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a,
+                                         const F* b, F* all, F* own, std::int64_t rows,
+                                         std::int64_t length) {
   const std::span<const Segment> segments = blocks_.now().segments;
   const bool contiguous = segments.size() == 1;
   F* first = all + (segments.front().begin - task_.keys.begin) * length;
@@ -203,7 +220,7 @@ void Worker<F>::sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, con
 
 // All tiles of the group against the current block, and what that adds to dK and dV.
 template <class F>
-void Worker<F>::run_block() {
+void BackwardWorker<F>::run_block() {
   const auto whole = [&](const plan::ReduceSpec& spec) {
     const std::int64_t step = spec.rows_at_once();
     return (blocks_.now().count + step - 1) / step * step;
@@ -211,15 +228,16 @@ void Worker<F>::run_block() {
   const std::int64_t k_rows = whole(shared_.kernels.dk_spec);
   const std::int64_t v_rows = whole(shared_.kernels.dv_spec);
   for (std::size_t i = 0; i < tiles_.size(); ++i) run_tile(tiles_[i], i, std::max(k_rows, v_rows));
-  sum_over_queries(shared_.kernels.sum_dv, room_.probabilities, room_.dout_rows, room_.dv,
-                   room_.block_dv, v_rows, value_dim_);
-  sum_over_queries(shared_.kernels.sum_dk, room_.dscores, room_.q_rows, room_.dk, room_.block_dk,
-                   k_rows, dim_);
+  sum_over_queries(exact_dout_ ? shared_.kernels.exact_sum_dv : shared_.kernels.sum_dv,
+                   room_.probabilities, room_.dout_rows, room_.dv, room_.block_dv, v_rows,
+                   value_dim_);
+  sum_over_queries(exact_queries_ ? shared_.kernels.exact_sum_dk : shared_.kernels.sum_dk,
+                   room_.dscores, room_.q_rows, room_.dk, room_.block_dk, k_rows, dim_);
 }
 
 // The chunk's part of a tile's dQ; the thread that completes the sum writes it.
 template <class F>
-void Worker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
+void BackwardWorker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
   const F* sum = shared_.dq.deliver(tile.place, task_.chunk, part);
   if (sum == nullptr || tile.entry.queries == 0) return;
   watch(sum, width() * plan().dim);
@@ -232,8 +250,9 @@ void Worker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
 }
 
 template <class F>
-void Worker<F>::run_group(std::int64_t first, std::int64_t end) {
-  tiles_.clear();
+void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end) {
+  shared_.workers.check();
+  tiles_ = {};
   blocks_.clear();
   for (std::int64_t e = first; e < end; ++e) {
     BackwardTile<F> tile = tile_of(e);
@@ -244,9 +263,15 @@ void Worker<F>::run_group(std::int64_t first, std::int64_t end) {
     tile.room = room_.tiles[tiles_.size()];
     tile.load(shared_.kernels, problem_, shared_.terms, room_.factors);
     blocks_.want(tile.runs, task_.keys);
-    tiles_.push_back(tile);
+    std::construct_at(room_.group + tiles_.size(), tile);
+    tiles_ = {room_.group, tiles_.size() + 1};
   }
   if (tiles_.empty()) return;
+  if (shared_.exact) {
+    const auto rows = static_cast<std::int64_t>(tiles_.size()) * width();
+    exact_queries_ = has_nonfinite(room_.q_rows, rows * dim_);
+    exact_dout_ = has_nonfinite(room_.dout_rows, rows * value_dim_);
+  }
   blocks_.start();
   while (blocks_.next()) run_block();
   for (const BackwardTile<F>& tile : tiles_) deliver_dq(tile, tile.room.dq);
@@ -254,8 +279,8 @@ void Worker<F>::run_group(std::int64_t first, std::int64_t end) {
 
 // The chunk's rows, scaled and converted.
 template <class F>
-void Worker<F>::store(const CopyKernel& copy, const View& to, F* from, std::int64_t length,
-                      F scale) {
+void BackwardWorker<F>::store(const CopyKernel& copy, const View& to, F* from, std::int64_t length,
+                              F scale) {
   const std::int64_t keys = task_.keys.count();
   watch(from, keys * length);
   for (std::int64_t i = 0; i < keys * length; ++i) from[i] *= scale;
@@ -263,15 +288,14 @@ void Worker<F>::store(const CopyKernel& copy, const View& to, F* from, std::int6
   copy({.source = from,
         .source_stride = length * static_cast<std::int64_t>(sizeof(F)),
         .source_index = nullptr,
-        .target = const_cast<std::byte*>(rows_of(to, task_.key_batch, task_.key_head)) +
-                  first * row_bytes(to),
+        .target = rows_of(to, task_.key_batch, task_.key_head) + first * row_bytes(to),
         .target_stride = row_bytes(to),
         .target_index = nullptr,
         .count = keys});
 }
 
 template <class F>
-void Worker<F>::run() {
+void BackwardWorker<F>::run() {
   const std::int64_t group = plan::tiles_per_backward_group(plan());
   const std::int64_t rows = task_.keys.count() + block_rows(plan()) - plan().key_block;
   std::fill_n(room_.dk, rows * dim_, F{0});
@@ -281,16 +305,19 @@ void Worker<F>::run() {
   std::fill_n(room_.dout_rows, group * width() * value_dim_, F{0});
   gradients_.clear();
   const std::int64_t entries = batches_ * per_batch_;
-  for (std::int64_t first = 0; first < entries; first += group)
+  for (std::int64_t first = 0; first < entries; first += group) {
+    if (shared_.nan && !shared_.exact) return shared_.give_up();  // all will be computed again
     run_group(first, std::min(entries, first + group));
+  }
   store(shared_.kernels.store_dk, problem_.dk, room_.dk, dim_, static_cast<F>(problem_.scale));
   store(shared_.kernels.store_dv, problem_.dv, room_.dv, value_dim_, F{1});
   gradients_.deliver(task_.number);
 }
 
 template <class F>
-std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t contributions) {
-  return measured([&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys); }) +
+std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t contributions,
+                        std::int64_t staged) {
+  return measured([&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, staged); }) +
          TaskGradients<F>::bytes_of_block(plan, contributions);
 }
 
@@ -298,15 +325,32 @@ std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int6
 
 template <class F>
 void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace) {
-  Worker<F>(shared, task, workspace).run();
+  BackwardWorker<F>(shared, task, workspace).run();
 }
 
 std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys,
-                              std::int64_t contributions) {
-  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, contributions)
-                                    : scratch_of<float>(plan, keys, contributions);
+                              std::int64_t contributions, std::int64_t staged) {
+  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, contributions, staged)
+                                    : scratch_of<float>(plan, keys, contributions, staged);
 }
 
+template <class F>
+WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
+  const plan::TilePlan& plan = shared.kernels.plan;
+  const std::int64_t keys = shared.schedule.longest;
+  const std::int64_t bytes = measured([&](Carver& carver) {
+    BackwardRoom<F>().carve(carver, plan, keys, shared.kernels.staged);
+    TaskGradients<F>(shared.kernels, shared.problem.captured, shared.captured).carve(carver);
+  });
+  // Every run has a key; those of a tile do not overlap.
+  const std::int64_t runs = std::min(shared.problem.layout.most_runs(), keys);
+  return {.bytes = static_cast<std::size_t>(bytes),
+          .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * runs),
+          .block = static_cast<std::size_t>(plan.key_block)};
+}
+
+template WorkspaceNeed workspace_need(const BackwardShared<float>&);
+template WorkspaceNeed workspace_need(const BackwardShared<double>&);
 template void run_task(BackwardShared<float>&, const plan::BackwardTask&, Workspace&);
 template void run_task(BackwardShared<double>&, const plan::BackwardTask&, Workspace&);
 

@@ -18,16 +18,29 @@ struct BackwardShared {
   const BackwardKernels& kernels;
   const BackwardProblem& problem;
   const plan::BackwardSchedule& schedule;
+  bool exact = false;  // infinities and NaN reach only what sees them
   OrderedSums<F>& dq;
   RowTerms<F> terms;
   // By capture: where tasks deliver what they add, in their order; null where no two tasks at work
   // at the same time add to one element, and they add to the sum itself.
   std::vector<std::unique_ptr<OrderedSums<F>>> captured;
   FirstPoisoned poisoned;
+  const base::Workers& workers;
   std::atomic<bool> nan{false};
+
+  // Some part will never be delivered: nobody waits for it, and results do not matter.
+  void give_up() {
+    dq.give_up();
+    for (const auto& sum : captured)
+      if (sum) sum->give_up();
+  }
 };
 
 template <class F>
 void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace);
+
+// What a task of the call needs at most.
+template <class F>
+WorkspaceNeed workspace_need(const BackwardShared<F>& shared);
 
 }  // namespace treadle::run

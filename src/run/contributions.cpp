@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "run/has_nan.h"
+#include "run/nonfinite.h"
 
 namespace treadle::run {
 namespace {

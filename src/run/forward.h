@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
+#include "base/parallel.h"
 #include "layout/layout.h"
 #include "plan/schedule.h"
 #include "run/forward_kernels.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
 #include "run/scratch.h"
-#include "treadle/executor.h"
 #include "treadle/view.h"
 
 namespace treadle::run {
@@ -28,10 +28,12 @@ struct ForwardProblem {
 
 // The first poisoned tile, if there is one. The schedule is one for this layout.
 std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProblem& problem,
-                                const plan::Schedule& schedule, Executor& executor,
+                                const plan::Schedule& schedule, const base::Workers& workers,
                                 Scratch& scratch);
 
-// Bytes of a thread's workspace that no task of such calls exceeds.
-std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group);
+// Bytes of a thread's workspace that no task of such calls exceeds. `staged` is that of
+// ForwardKernels.
+std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
+                             std::int64_t staged);
 
 }  // namespace treadle::run

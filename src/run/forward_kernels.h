@@ -31,6 +31,7 @@ struct ForwardKernels {
 
   DType compute = DType::f32;
   double query_factor = 1;  // what queries are multiplied with besides the scale
+  std::int64_t staged = 0;  // bytes of TileArgs::staged for each key of a block and query of a tile
   std::array<OfTile, plan::most_vectors> tiles;  // by vectors - 1
   CopyKernel load_q, load_k, load_v, store_out;  // into the compute type, and out of it
 

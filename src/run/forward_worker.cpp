@@ -9,17 +9,18 @@
 //   for tile: divide O by l, write rows, lse and max
 //
 // A cut task saves its chunks' m, l and O instead; the last piece merges all of them in order.
-// Read Worker::run() first.
+// Read ForwardWorker::run() first.
 #include "run/forward_worker.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numbers>
 #include <span>
 
-#include "run/has_nan.h"
 #include "run/key_blocks.h"
+#include "run/nonfinite.h"
 #include "run/queries.h"
 #include "run/tile.h"
 
@@ -45,9 +46,10 @@ struct ForwardTile {
 template <class F>
 struct ForwardRoom {
   F *scores = nullptr, *rows = nullptr, *factors = nullptr;
+  std::byte* staged = nullptr;
   typename KeyBlocks<F>::Room block;
 
-  void carve(Carver& carver, std::span<ForwardTile<F>> tiles) {
+  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, std::int64_t staged_bytes) {
     std::int64_t width = 0;
     const plan::TilePlan& plan = tiles.front().kernels->plan;
     for (ForwardTile<F>& tile : tiles) {
@@ -58,6 +60,7 @@ struct ForwardRoom {
       width = std::max(width, tile.width());
     }
     scores = carver.take<F>(plan.key_block * width);
+    staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
     block = KeyBlocks<F>::Room::carve(carver, plan);
     factors = carver.take<F>(width);
     rows = carver.take<F>(width * std::max(plan.dim, plan.value_dim));
@@ -65,9 +68,9 @@ struct ForwardRoom {
 };
 
 template <class F>
-class Worker {
+class ForwardWorker {
  public:
-  Worker(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
+  ForwardWorker(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
 
   void run();
 
@@ -90,14 +93,14 @@ class Worker {
   const ForwardProblem& problem_;
   const plan::Task& task_;
   std::int64_t dim_, value_dim_;
-  std::vector<ForwardTile<F>> tiles_;
+  std::span<ForwardTile<F>> tiles_;
   KeyBlocks<F> blocks_;
   ForwardRoom<F> room_;
   std::int64_t poisoned_ = 0;
 };
 
 template <class F>
-Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& workspace)
+ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, Workspace& workspace)
     : shared_(shared),
       problem_(shared.problem),
       task_(task),
@@ -107,6 +110,9 @@ Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& work
               shared.kernels.load_v, task.b, task.key_head, workspace.lists) {
   const plan::TilePlan& widest = shared.kernels.widest().plan;
   const std::int64_t lanes = widest.target.lanes(widest.compute);
+  Carver carver(workspace.memory());
+  auto* tiles = carver.take<ForwardTile<F>>(task.count);
+  std::size_t count = 0;
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
     ForwardTile<F> tile;
     tile.entry =
@@ -115,17 +121,19 @@ Worker<F>::Worker(ForwardShared& shared, const plan::Task& task, Workspace& work
     const auto whole = static_cast<std::size_t>((tile.entry.queries + lanes - 1) / lanes);
     tile.kernels = &shared.kernels.tile(shared.vectors[whole - 1]);
     tile.runs = problem_.layout.runs(task.b, tile.entry.head, tile.entry.tile);
-    tiles_.push_back(tile);
+    std::construct_at(tiles + count++, tile);
   }
-  if (tiles_.empty()) return;
-  workspace.carve([&](Carver& carver) { room_.carve(carver, tiles_); });
+  if (count == 0) return;
+  tiles_ = {tiles, count};
+  room_.carve(carver, tiles_, shared.kernels.staged);
+  workspace.check(carver);
   blocks_.use(room_.block);
 }
 
 // Rows by index, into the compute type, scaled and transposed. Lanes without a query repeat the
 // last one.
 template <class F>
-void Worker<F>::load_queries(ForwardTile<F>& tile) {
+void ForwardWorker<F>::load_queries(ForwardTile<F>& tile) {
   tile.queries.find(problem_.layout, tile.entry.tile, tile.entry.first_query, tile.entry.queries,
                     tile.width());
   load_rows(shared_.kernels.load_q, problem_.q, task_.b, tile.entry.head, tile.queries.rows,
@@ -137,7 +145,7 @@ void Worker<F>::load_queries(ForwardTile<F>& tile) {
 }
 
 template <class F>
-void Worker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
+void ForwardWorker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
   const KeyBlock<F>& block = blocks_.now();
   for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
     tile.kernels->block(run.full, exact)({.tile = {.keys = block.keys + run.begin * dim_,
@@ -151,6 +159,7 @@ void Worker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
                                                    .h = tile.entry.head,
                                                    .score_captures = problem_.score_captures.data(),
                                                    .mask_captures = problem_.mask_captures.data(),
+                                                   .staged = room_.staged,
                                                    .poisoned = &poisoned_},
                                           .scores = room_.scores,
                                           .sums = tile.part.sums,
@@ -161,7 +170,7 @@ void Worker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
 }
 
 template <class F>
-void Worker<F>::run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact) {
+void ForwardWorker<F>::run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact) {
   blocks_.clear();
   for (ForwardTile<F>& tile : tiles) blocks_.want(tile.runs, keys);
   const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
@@ -177,14 +186,15 @@ void Worker<F>::run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, 
 }
 
 template <class F>
-void Worker<F>::run_chunk(std::int64_t chunk) {
+void ForwardWorker<F>::run_chunk(std::int64_t chunk) {
+  shared_.workers.check();
   for (ForwardTile<F>& tile : tiles_) tile.part.clear(tile.width(), value_dim_);
   run_blocks(tiles_, keys_of(chunk), false);
 }
 
 // The chunk's sums join those before them.
 template <class F>
-void Worker<F>::merge_chunk(ForwardTile<F>& tile) {
+void ForwardWorker<F>::merge_chunk(ForwardTile<F>& tile) {
   if (!tile.started) {
     std::swap(tile.part, tile.total);
     tile.started = true;
@@ -194,7 +204,7 @@ void Worker<F>::merge_chunk(ForwardTile<F>& tile) {
 }
 
 template <class F>
-TileState<F> Worker<F>::saved(std::int64_t chunk, std::size_t tile) const {
+TileState<F> ForwardWorker<F>::saved(std::int64_t chunk, std::size_t tile) const {
   const auto number = static_cast<std::size_t>(task_.cut);
   const plan::Cut& cut = shared_.schedule.cuts[number];
   const auto state = static_cast<std::size_t>((chunk - cut.chunk_begin) * cut.count) + tile;
@@ -204,7 +214,7 @@ TileState<F> Worker<F>::saved(std::int64_t chunk, std::size_t tile) const {
 }
 
 template <class F>
-void Worker<F>::save(std::int64_t chunk) {
+void ForwardWorker<F>::save(std::int64_t chunk) {
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     const ForwardTile<F>& tile = tiles_[i];
     const TileState<F> kept = saved(chunk, i);
@@ -216,7 +226,7 @@ void Worker<F>::save(std::int64_t chunk) {
 
 // All pieces of a cut task are there: puts them together in order.
 template <class F>
-void Worker<F>::merge_pieces() {
+void ForwardWorker<F>::merge_pieces() {
   const plan::Cut& cut = shared_.schedule.cuts[static_cast<std::size_t>(task_.cut)];
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     ForwardTile<F>& tile = tiles_[i];
@@ -230,7 +240,7 @@ void Worker<F>::merge_pieces() {
 // Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
 // NaN whose origin has to be looked into.
 template <class F>
-bool Worker<F>::write(ForwardTile<F>& tile, bool last_try) {
+bool ForwardWorker<F>::write(ForwardTile<F>& tile, bool last_try) {
   const TileState<F>& state = tile.total;
   // Nothing seen, or nothing but -inf: zeros, whatever the values are.
   const auto sees_nothing = [&](std::int64_t i) {
@@ -274,7 +284,7 @@ bool Worker<F>::write(ForwardTile<F>& tile, bool last_try) {
 }
 
 template <class F>
-void Worker<F>::finish(ForwardTile<F>& tile) {
+void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
   if (write(tile, false)) return;
   // Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
   tile.started = false;
@@ -283,6 +293,7 @@ void Worker<F>::finish(ForwardTile<F>& tile) {
   const std::int64_t end = tile.runs.empty() ? 0 : tile.runs.back().end();
   for (std::int64_t chunk = tile.runs.empty() ? 0 : tile.runs.front().begin() / length;
        chunk * length < end; ++chunk) {
+    shared_.workers.check();
     tile.part.clear(tile.width(), value_dim_);
     run_blocks({&tile, 1}, keys_of(chunk), true);
     merge_chunk(tile);
@@ -291,7 +302,7 @@ void Worker<F>::finish(ForwardTile<F>& tile) {
 }
 
 template <class F>
-void Worker<F>::run() {
+void ForwardWorker<F>::run() {
   for (ForwardTile<F>& tile : tiles_) load_queries(tile);
   for (std::int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) {
     run_chunk(chunk);
@@ -311,11 +322,22 @@ void Worker<F>::run() {
   for (ForwardTile<F>& tile : tiles_) finish(tile);
 }
 
+// Of a task of so many tiles, none of which is wider.
 template <class F>
-std::int64_t scratch_of(const ForwardKernels::OfTile& widest, int tiles) {
+std::int64_t scratch_of(const ForwardKernels::OfTile& widest, std::int64_t tiles,
+                        std::int64_t staged) {
   std::vector<ForwardTile<F>> group(static_cast<std::size_t>(tiles));
   for (ForwardTile<F>& tile : group) tile.kernels = &widest;
-  return measured([&](Carver& carver) { ForwardRoom<F>().carve(carver, group); });
+  return measured([&](Carver& carver) {
+    carver.take<ForwardTile<F>>(tiles);
+    ForwardRoom<F>().carve(carver, group, staged);
+  });
+}
+
+std::int64_t scratch_of(DType compute, const ForwardKernels::OfTile& widest, std::int64_t tiles,
+                        std::int64_t staged) {
+  return compute == DType::f64 ? scratch_of<double>(widest, tiles, staged)
+                               : scratch_of<float>(widest, tiles, staged);
 }
 
 }  // namespace
@@ -330,18 +352,35 @@ std::size_t state_bytes(const plan::TilePlan& plan) {
   }));
 }
 
-std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group) {
+std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
+                             std::int64_t staged) {
   ForwardKernels::OfTile tile;
   tile.plan = widest;
-  return widest.compute == DType::f64 ? scratch_of<double>(tile, tiles_per_group)
-                                      : scratch_of<float>(tile, tiles_per_group);
+  return scratch_of(widest.compute, tile, tiles_per_group, staged);
+}
+
+WorkspaceNeed workspace_need(const ForwardShared& shared) {
+  const plan::Schedule& schedule = shared.schedule;
+  const auto most = std::ranges::max_element(schedule.tasks, {}, &plan::Task::count);
+  if (most == schedule.tasks.end()) return {};
+  const plan::TilePlan& plan = shared.kernels.widest().plan;
+  const int vectors =
+      plan::vectors_for(plan.target, plan.compute, shared.problem.layout.tiles().height());
+  const ForwardKernels::OfTile& widest = shared.kernels.tile(
+      std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
+  // Every run has a key; those of a tile do not overlap.
+  const std::int64_t runs = std::min(shared.problem.layout.most_runs(), schedule.chunk);
+  return {.bytes = static_cast<std::size_t>(
+              scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.staged)),
+          .wanted = static_cast<std::size_t>(most->count * runs),
+          .block = static_cast<std::size_t>(widest.plan.key_block)};
 }
 
 void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace) {
   if (shared.kernels.compute == DType::f64) {
-    Worker<double>(shared, task, workspace).run();
+    ForwardWorker<double>(shared, task, workspace).run();
   } else {
-    Worker<float>(shared, task, workspace).run();
+    ForwardWorker<float>(shared, task, workspace).run();
   }
 }
 

@@ -22,7 +22,11 @@ struct ForwardShared {
   std::vector<std::size_t> partial_offsets;
   std::vector<std::atomic<std::int64_t>> pieces_left;
   FirstPoisoned poisoned;
+  const base::Workers& workers;
 };
+
+// What a task of the call needs at most.
+WorkspaceNeed workspace_need(const ForwardShared& shared);
 
 // Bytes of the partial results of one tile and chunk.
 std::size_t state_bytes(const plan::TilePlan& plan);

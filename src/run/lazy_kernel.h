@@ -4,12 +4,13 @@
 //   copy.prepare();                       // compiles, unless that has been done
 //   copy(args);                           // compiles at the latest here
 //
-// Threads may call it at the same time; one of them compiles.
+// Threads may call it at the same time, and may make it at the same time: that they do not compile
+// it twice is up to the engine. There is no lock that a fork could leave locked in a child.
 #pragma once
 
 #include <atomic>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <utility>
 
 #include "plan/kernel.h"
@@ -24,28 +25,26 @@ class LazyKernel {
   LazyKernel() = default;
   LazyKernel(const LazyKernel&) = delete;
   LazyKernel& operator=(const LazyKernel&) = delete;
+  ~LazyKernel() { delete kernel_.load(); }
 
   // Before anybody calls it.
   void set(Make make) { make_ = std::move(make); }
 
-  [[nodiscard]] bool ready() const { return ready_.load(std::memory_order_acquire); }
-  void prepare() const {
-    if (ready()) return;
-    const std::lock_guard lock(mutex_);
-    if (ready()) return;
-    kernel_ = make_();
-    ready_.store(true, std::memory_order_release);
-  }
-  void operator()(const Args& args) const {
-    prepare();
-    kernel_(args);
-  }
+  [[nodiscard]] bool ready() const { return kernel_.load(std::memory_order_acquire) != nullptr; }
+  void prepare() const { (void)made(); }
+  void operator()(const Args& args) const { made()(args); }
 
  private:
+  const plan::Kernel<Args>& made() const {
+    if (const auto* kernel = kernel_.load(std::memory_order_acquire)) return *kernel;
+    auto kernel = std::make_unique<const plan::Kernel<Args>>(make_());
+    const plan::Kernel<Args>* first = nullptr;
+    if (kernel_.compare_exchange_strong(first, kernel.get())) return *kernel.release();
+    return *first;
+  }
+
   Make make_;
-  mutable std::mutex mutex_;
-  mutable std::atomic<bool> ready_{false};
-  mutable plan::Kernel<Args> kernel_;
+  mutable std::atomic<const plan::Kernel<Args>*> kernel_{nullptr};
 };
 
 }  // namespace treadle::run

@@ -1,13 +1,26 @@
-// Parts that come early wait in a list; the next one in order takes them along.
+// Parts that come early wait in a list; the next one in order takes them along. Read deliver()
+// first.
 #include "run/ordered_sums.h"
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <new>
+#include <thread>
+#include <utility>
 
 namespace treadle::run {
 
 template <class F>
 OrderedSums<F>::OrderedSums(F* sums, std::int64_t places, std::int64_t size, std::int64_t chunks)
     : size_(size), chunks_(chunks), places_(static_cast<std::size_t>(places)), sums_(sums) {}
+
+// Parts are left over only when a call has failed.
+template <class F>
+OrderedSums<F>::~OrderedSums() {
+  for (Place& place : places_)
+    while (place.early != nullptr) ::operator delete(std::exchange(place.early, place.early->next));
+}
 
 template <class F>
 void OrderedSums<F>::add(Place& place, F* sum, const F* part) {
@@ -21,26 +34,44 @@ void OrderedSums<F>::add(Place& place, F* sum, const F* part) {
 }
 
 template <class F>
+bool OrderedSums<F>::keep(Place& place, std::int64_t chunk, const F* part) {
+  const std::size_t numbers = part == nullptr ? 0 : static_cast<std::size_t>(size_);
+  void* memory = ::operator new(sizeof(Early) + numbers * sizeof(F), std::nothrow);
+  if (memory == nullptr) return false;
+  place.early =
+      std::construct_at(static_cast<Early*>(memory),
+                        Early{.chunk = chunk, .empty = part == nullptr, .next = place.early});
+  std::copy_n(part, numbers, place.early->part());
+  return true;
+}
+
+template <class F>
+bool OrderedSums<F>::add_early(Place& place, F* sum) {
+  Early** at = &place.early;
+  while (*at != nullptr && (*at)->chunk != place.next) at = &(*at)->next;
+  if (*at == nullptr) return false;
+  Early* early = std::exchange(*at, (*at)->next);
+  add(place, sum, early->empty ? nullptr : early->part());
+  ::operator delete(early);
+  ++place.next;
+  return true;
+}
+
+template <class F>
 const F* OrderedSums<F>::deliver(std::int64_t place, std::int64_t chunk, const F* part) {
   Place& here = places_[static_cast<std::size_t>(place)];
   if (chunks_ == 1 && part != nullptr) return part;
   F* sum = sums_ + place * size_;
-  const std::lock_guard lock(locks_[static_cast<std::size_t>(place) % locks_.size()]);
-  if (chunk != here.next) {
-    Early early{chunk, nullptr};
-    if (part != nullptr) {
-      early.part = std::make_unique_for_overwrite<F[]>(static_cast<std::size_t>(size_));
-      std::copy_n(part, size_, early.part.get());
-    }
-    here.early.push_back(std::move(early));
-    return nullptr;
+  std::unique_lock lock(locks_[static_cast<std::size_t>(place) % locks_.size()]);
+  while (chunk != here.next) {
+    if (given_up_ || keep(here, chunk, part)) return nullptr;
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
   }
   add(here, sum, part);
-  for (++here.next;; ++here.next) {
-    const auto found = std::ranges::find(here.early, here.next, &Early::chunk);
-    if (found == here.early.end()) break;
-    add(here, sum, found->part.get());
-    here.early.erase(found);
+  ++here.next;
+  while (add_early(here, sum)) {
   }
   if (here.next < chunks_) return nullptr;
   if (!here.started) std::fill_n(sum, size_, F{0});

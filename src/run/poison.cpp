@@ -1,7 +1,10 @@
-// The interpreter asked about every pair of a poisoned tile, until one explains it.
+// The interpreter asked about every pair of a poisoned tile, until one explains it. Read report()
+// first.
 #include "run/poison.h"
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 
 #include "base/element.h"
 #include "base/error.h"
@@ -10,9 +13,11 @@
 namespace treadle::run {
 namespace {
 
-// The score of a query and a key, given by position.
-double dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::int64_t q,
-           std::int64_t kv) {
+// What kernels compute the score of a query and a key from: elements in their float, those of the
+// query multiplied with the scale first. In fp64 it is the definition's.
+template <class F>
+F dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::int64_t q,
+      std::int64_t kv) {
   const layout::Extent& extent = problem.layout->extent();
   const ConstView& k = problem.k;
   const std::int64_t key_head = h / (problem.q.size(1) / k.size(1));
@@ -20,22 +25,28 @@ double dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::in
                               (q - extent.queries.begin) * problem.q.stride(2);
   const std::int64_t from_k = (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) +
                               (kv - extent.keys.begin) * k.stride(2);
-  double sum = 0;
-  for (std::int64_t d = 0; d < k.size(3); ++d)
-    sum +=
-        base::load_double(problem.q.data(), problem.q.dtype(), from_q + d * problem.q.stride(3)) *
-        base::load_double(k.data(), k.dtype(), from_k + d * k.stride(3));
-  return sum * problem.scale;
+  const auto query = [&](std::int64_t d) {
+    return base::load_double(problem.q.data(), problem.q.dtype(), from_q + d * problem.q.stride(3));
+  };
+  const auto key = [&](std::int64_t d) {
+    return base::load_double(k.data(), k.dtype(), from_k + d * k.stride(3));
+  };
+  F sum = 0;
+  if constexpr (std::is_same_v<F, double>) {
+    for (std::int64_t d = 0; d < k.size(3); ++d) sum += query(d) * key(d);
+    return sum * problem.scale;
+  } else {
+    const F scale = static_cast<F>(problem.scale);
+    for (std::int64_t d = 0; d < k.size(3); ++d)
+      sum = std::fma(static_cast<F>(query(d)) * scale, static_cast<F>(key(d)), sum);
+    return sum;
+  }
 }
 
-}  // namespace
-
-void report(const PoisonProblem& problem, const Poisoned& where) {
-  const layout::Tiles& tiles = problem.layout->tiles();
-  std::vector<std::int64_t> queries;
-  for (std::int64_t i = 0; i < tiles.size(where.tile); ++i)
-    queries.push_back(tiles.query(where.tile, i));
-  std::ranges::sort(queries);
+// Throws if the interpreter finds poison with scores in this float.
+template <class F>
+void look(const PoisonProblem& problem, const Poisoned& where,
+          const std::vector<std::int64_t>& queries) {
   std::vector<std::int64_t> keys;
   std::vector<bool> asked;  // whether the mask is asked: not in full runs
   for (const layout::Run& run : problem.layout->runs(where.b, where.h, where.tile)) {
@@ -46,7 +57,7 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
   }
   const auto count = static_cast<std::int64_t>(keys.size());
   ir::Interpreter<double> mask(problem.mask, problem.mask_memory);
-  ir::Interpreter<double> score_mod(problem.score_mod, problem.score_memory);
+  ir::Interpreter<F> score_mod(problem.score_mod, problem.score_memory);
   const auto poisoned = [](const auto& run, std::size_t n) {
     return !run.poison(0).empty() && run.poison(0)[n] != 0;
   };
@@ -59,8 +70,8 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
     mask({.b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
     for (std::size_t n = 0; n < keys.size(); ++n)
       if (asked[n] && poisoned(mask, n)) fail(mask, "mask", n);
-    std::vector<double> scores;
-    for (const std::int64_t key : keys) scores.push_back(dot(problem, where.b, where.h, q, key));
+    std::vector<F> scores;
+    for (const std::int64_t key : keys) scores.push_back(dot<F>(problem, where.b, where.h, q, key));
     score_mod({.score = scores, .b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys},
               count);
     for (std::size_t n = 0; n < keys.size(); ++n) {
@@ -68,9 +79,24 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
       if (visible && poisoned(score_mod, n)) fail(score_mod, "score mod", n);
     }
   }
-  base::internal_error(
-      "forward: poison in batch {}, head {}, tile {} that the interpreter does not find", where.b,
-      where.h, where.tile);
+}
+
+}  // namespace
+
+void report(const PoisonProblem& problem, const Poisoned& where) {
+  const layout::Tiles& tiles = problem.layout->tiles();
+  std::vector<std::int64_t> queries;
+  for (std::int64_t i = 0; i < tiles.size(where.tile); ++i)
+    queries.push_back(tiles.query(where.tile, i));
+  std::ranges::sort(queries);
+  look<double>(problem, where, queries);
+  // A score that is rounded elsewhere may be an index that is outside only there.
+  if (problem.compute == DType::f32) look<float>(problem, where, queries);
+  base::fail_mod(
+      "score mod or mask: a read outside of a capture or a division by zero, at b {}, h {} and a "
+      "query from {} to {}; which pair it is depends on how a score is rounded, or a capture "
+      "changed during the call",
+      where.b, where.h, queries.front(), queries.back());
 }
 
 }  // namespace treadle::run

@@ -13,6 +13,7 @@ namespace treadle::run {
 struct PoisonProblem {
   ConstView q, k;
   double scale = 1;
+  DType compute = DType::f32;  // of the kernels
   ir::Graph score_mod;
   std::vector<ConstView> score_memory;
   ir::Graph mask;
@@ -20,7 +21,9 @@ struct PoisonProblem {
   const layout::Layout* layout = nullptr;
 };
 
-// Throws treadle::Error: the buffer, the dimension, the index and the pair, as the reference does.
+// Throws treadle::ModError: the buffer, the dimension, the index and the pair, as the reference
+// does. Where the definition has no poison, because it rounds otherwise than a kernel or because a
+// capture has changed since, the pair is found in the kernel's float or not at all.
 [[noreturn]] void report(const PoisonProblem& problem, const Poisoned& where);
 
 }  // namespace treadle::run

@@ -32,10 +32,14 @@ class TermFinder {
  public:
   TermFinder(const BackwardKernels& kernels, const BackwardProblem& problem, Workspace& work)
       : kernels_(kernels), problem_(problem), value_dim_(kernels.plan.value_dim) {
-    work.carve([&](Carver& carver) {
-      out_ = carver.take<F>(rows_at_once * value_dim_);
-      gradients_ = carver.take<F>(rows_at_once * value_dim_);
-    });
+    Carver carver(work.memory());
+    out_ = carver.take<F>(rows_at_once * value_dim_);
+    gradients_ = carver.take<F>(rows_at_once * value_dim_);
+    work.check(carver);
+  }
+
+  static std::int64_t bytes(const plan::TilePlan& plan) {
+    return 2 * measured([&](Carver& carver) { carver.take<F>(rows_at_once * plan.value_dim); });
   }
 
   // Those from `first` on of a head; `to` holds all of the head.
@@ -81,12 +85,13 @@ class TermFinder {
 
 template <class F>
 void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
-                const BackwardProblem& problem, Executor& executor, Scratch& scratch) {
+                const BackwardProblem& problem, const base::Workers& workers,
+                Scratch::Share& share) {
   const std::int64_t heads = problem.q.size(1);
   const std::int64_t queries = problem.q.size(2);
   const std::int64_t tasks = (queries + rows_of_task - 1) / rows_of_task;
-  base::parallel_for(executor, problem.q.size(0) * heads * tasks, [&](std::int64_t number) {
-    const Scratch::Lease workspace = scratch.take();
+  base::parallel_for(workers, problem.q.size(0) * heads * tasks, [&](std::int64_t number) {
+    const Scratch::Lease workspace = share.lend();
     TermFinder<F> finder(kernels, problem, *workspace);
     const std::int64_t head = number / tasks;  // of all batches
     const std::int64_t begin = number % tasks * rows_of_task;
@@ -98,9 +103,16 @@ void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
   });
 }
 
+template <class F>
+std::int64_t term_scratch(const plan::TilePlan& plan) {
+  return TermFinder<F>::bytes(plan);
+}
+
+template std::int64_t term_scratch<float>(const plan::TilePlan&);
+template std::int64_t term_scratch<double>(const plan::TilePlan&);
 template void find_terms(const RowTerms<float>&, const BackwardKernels&, const BackwardProblem&,
-                         Executor&, Scratch&);
+                         const base::Workers&, Scratch::Share&);
 template void find_terms(const RowTerms<double>&, const BackwardKernels&, const BackwardProblem&,
-                         Executor&, Scratch&);
+                         const base::Workers&, Scratch::Share&);
 
 }  // namespace treadle::run

@@ -14,6 +14,11 @@ struct RowTerms {
 
 template <class F>
 void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
-                const BackwardProblem& problem, Executor& executor, Scratch& scratch);
+                const BackwardProblem& problem, const base::Workers& workers,
+                Scratch::Share& share);
+
+// Bytes of a workspace that finding them takes.
+template <class F>
+std::int64_t term_scratch(const plan::TilePlan& plan);
 
 }  // namespace treadle::run

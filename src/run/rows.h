@@ -12,8 +12,17 @@ namespace treadle::run {
 using CopyKernel = LazyKernel<plan::CopyArgs>;
 
 // Where the rows of a head begin, and how far apart they are, in bytes.
-const std::byte* rows_of(const ConstView& view, std::int64_t b, std::int64_t h);
-std::int64_t row_bytes(const ConstView& view);
+// No view is made of another here: that would need memory.
+template <class Void>
+auto rows_of(const BasicView<Void>& view, std::int64_t b, std::int64_t h) {
+  const std::int64_t offset = b * view.stride(0) + h * view.stride(1);
+  return static_cast<typename BasicView<Void>::template Element<std::byte>*>(view.data()) +
+         offset * static_cast<std::int64_t>(size_of(view.dtype()));
+}
+template <class Void>
+std::int64_t row_bytes(const BasicView<Void>& view) {
+  return view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
+}
 
 // Rows index[0] .. index[count - 1] of a head, one after the other into `to`.
 template <class F>
@@ -35,7 +44,7 @@ void store_rows(const CopyKernel& copy, const F* from, std::int64_t from_stride,
   copy({.source = from,
         .source_stride = from_stride * static_cast<std::int64_t>(sizeof(F)),
         .source_index = nullptr,
-        .target = const_cast<std::byte*>(rows_of(to, b, h)),
+        .target = rows_of(to, b, h),
         .target_stride = row_bytes(to),
         .target_index = index,
         .count = count});

@@ -1,12 +1,13 @@
 // Working memory, kept between calls: a warm call allocates nothing for it.
 //
-//   Scratch::Lease lease = scratch.take();          // a workspace nobody else has
-//   lease->carve([&](Carver& carver) {              // called twice: to measure, then with memory
-//     queries = carver.take<float>(48 * 64);        // aligned to 64 bytes, contents unknown
-//   });
+//   Scratch::Share share(scratch, 4, {.bytes = 1 << 20});   // four workspaces, before work begins
+//   ...
+//   Scratch::Lease workspace = share.lend();                // one that no other task has
+//   Carver carver(workspace->memory());
+//   queries = carver.take<float>(48 * 64);                  // aligned to 64 bytes, contents unknown
 //
-// Threads take and return workspaces at any time; there are never more of them than takers at
-// once.
+// A call takes all that its tasks may need before the first of them begins: what fails, fails
+// before anything is written. Workspaces that calls have not needed for a while are freed.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +46,13 @@ std::int64_t measured(const Carve& carve) {
   return static_cast<std::int64_t>(carver.used());
 }
 
+// What a task needs at most.
+struct WorkspaceNeed {
+  std::size_t bytes = 0;
+  std::size_t wanted = 0;  // segments of keys that a group of tiles looks at
+  std::size_t block = 0;   // keys of a block
+};
+
 struct Workspace {
   BlockLists lists;  // of KeyBlocks
 
@@ -53,48 +61,78 @@ struct Workspace {
   Workspace& operator=(const Workspace&) = delete;
   ~Workspace();
 
-  // Memory for what `carve(Carver&)` takes; what was in it before is lost.
-  template <class Carve>
-  void carve(const Carve& carve) {
-    Carver carver(room(static_cast<std::size_t>(measured(carve))));
-    carve(carver);
-  }
+  // Room for at least that much; what was in it is lost when it has to grow.
+  void reserve(const WorkspaceNeed& need);
 
-  // What was in it is lost when it has to grow.
-  std::byte* room(std::size_t bytes);
+  [[nodiscard]] std::byte* memory() const { return memory_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  // Throws InternalError if more was carved than there is.
+  void check(const Carver& carver) const;
 
  private:
+  friend class Scratch;
+
   std::byte* memory_ = nullptr;
   std::size_t bytes_ = 0;
+  std::int64_t taken_ = 0;  // when: Scratch::clock_
 };
 
 class Scratch {
  public:
+  class Share;
+
+  // A workspace of a share, for the time of a task.
   class Lease {
    public:
-    Lease(Scratch& owner, std::unique_ptr<Workspace> workspace)
-        : owner_(owner), workspace_(std::move(workspace)) {}
+    Lease(Share& share, Workspace& workspace) : share_(share), workspace_(workspace) {}
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
-    ~Lease() { owner_.give_back(std::move(workspace_)); }
-    Workspace* operator->() const { return workspace_.get(); }
-    Workspace& operator*() const { return *workspace_; }
+    ~Lease();
+    Workspace* operator->() const { return &workspace_; }
+    Workspace& operator*() const { return workspace_; }
 
    private:
-    Scratch& owner_;
-    std::unique_ptr<Workspace> workspace_;
+    Share& share_;
+    Workspace& workspace_;
   };
 
-  Lease take();
-  // Bytes of the workspaces that are not taken.
+  // The workspaces of a call. They go back to the pool, which never fails.
+  class Share {
+   public:
+    Share(Scratch& owner, std::int64_t count, const WorkspaceNeed& need);
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    ~Share();
+
+    // Allocates only if more than `count` are lent at the same time.
+    Lease lend();
+    [[nodiscard]] Workspace& front() const { return *all_.front(); }
+
+   private:
+    friend class Lease;
+    explicit Share(Scratch& owner) : owner_(owner) {}
+    void add();
+
+    Scratch& owner_;
+    WorkspaceNeed need_;
+    std::mutex mutex_;
+    std::vector<std::unique_ptr<Workspace>> all_;
+    std::vector<Workspace*> idle_;
+  };
+
+  // Bytes of the workspaces that no call has.
   [[nodiscard]] std::vector<std::size_t> sizes();
+  // Frees them. Returns how many bytes that were.
+  std::int64_t release();
 
  private:
-  void give_back(std::unique_ptr<Workspace> workspace);
+  std::unique_ptr<Workspace> take(const WorkspaceNeed& need);
+  void give_back(std::vector<std::unique_ptr<Workspace>>& workspaces);
 
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Workspace>> free_;
+  std::vector<std::unique_ptr<Workspace>> free_;  // has room for all there are
+  std::size_t made_ = 0;                          // workspaces, taken or free
+  std::int64_t clock_ = 0;                        // shares that were taken
 };
 
 }  // namespace treadle::run

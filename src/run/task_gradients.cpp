@@ -12,10 +12,11 @@ void TaskGradients<F>::carve(Carver& carver) {
   const auto contributions = static_cast<std::int64_t>(kernels_.separable.size());
   values_ = carver.take<F>(contributions * stride());
   offsets_ = carver.take<std::int64_t>(contributions * stride());
-  sums_.clear();
+  sums_ = carver.take<F*>(static_cast<std::int64_t>(captured_.size()));
   for (std::size_t i = 0; i < captured_.size(); ++i) {
-    sums_.push_back(ordered_[i] == nullptr ? static_cast<F*>(captured_[i].sum)
-                                           : carver.take<F>(captured_[i].count));
+    F* sum = ordered_[i] == nullptr ? static_cast<F*>(captured_[i].sum)
+                                    : carver.take<F>(captured_[i].count);
+    if (sums_ != nullptr) sums_[i] = sum;  // not while measuring
   }
 }
 

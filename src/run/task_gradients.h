@@ -47,7 +47,7 @@ class TaskGradients {
   const std::vector<std::unique_ptr<OrderedSums<F>>>& ordered_;
   F* values_ = nullptr;  // [contributions][key_block][width]
   std::int64_t* offsets_ = nullptr;
-  std::vector<F*> sums_;  // by capture: what is added to
+  F** sums_ = nullptr;  // by capture: what is added to
 };
 
 }  // namespace treadle::run

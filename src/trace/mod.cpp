@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "ir/lexer.h"
 #include "ir/parse.h"
 #include "ir/print.h"
 #include "trace/recorder.h"
@@ -75,7 +76,7 @@ Value Expression::operator()(const Index& b, const Index& h, const Index& q,
                              const Index& kv) const {
   if (parsed_->graph.uses(Input::score)) {
     base::fail("mask: \"{}\" mentions the score; which pairs are visible must not depend on it",
-               text());
+               ir::shortened(text()));
   }
   return inlined(*parsed_, std::nullopt, b, h, q, kv);
 }

@@ -3,6 +3,10 @@
 // In: operands and captures. Out: nodes of one builder, or loose trees. Read apply() first.
 #include "trace/recorder.h"
 
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+
 #include "base/error.h"
 
 namespace treadle::trace {
@@ -71,6 +75,20 @@ Value loose(ir::Op op, std::span<const Operand> operands,
 
 }  // namespace
 
+Loose::~Loose() {
+  std::vector<Operand> left = std::move(operands);
+  while (!left.empty()) {
+    const Operand last = std::move(left.back());
+    left.pop_back();
+    const std::shared_ptr<const Loose>& inner = last.value().loose();
+    if (inner == nullptr || inner.use_count() > 1) continue;
+    // It ends with `last`; what it holds goes on here.
+    auto& ending = const_cast<Loose&>(*inner);
+    std::ranges::move(ending.operands, std::back_inserter(left));
+    ending.operands.clear();
+  }
+}
+
 ir::NodeId Recorder::node_of(const Operand& operand) {
   switch (operand.kind()) {
     case Operand::Kind::real: return make_.real(operand.real());
@@ -88,15 +106,35 @@ ir::NodeId Recorder::node_of(const Operand& operand) {
   return value.node();
 }
 
+// Operands first, from left to right, without recursion: it may be deep.
 ir::NodeId Recorder::node_of(const std::shared_ptr<const Loose>& loose) {
-  if (const auto known = tightened_.find(loose); known != tightened_.end()) return known->second;
-  std::vector<ir::NodeId> nodes = nodes_of(loose->operands);
-  const ir::NodeId node = loose->op == ir::Op::constant ? nodes.front()
-                          : loose->op == ir::Op::load
-                              ? make_.load(table_->slot_of(*loose->capture), std::move(nodes))
-                              : make_.apply(loose->op, std::move(nodes));
-  tightened_.emplace(loose, node);
-  return node;
+  std::vector<const std::shared_ptr<const Loose>*> waiting{&loose};
+  while (!waiting.empty()) {
+    const std::shared_ptr<const Loose>& next = *waiting.back();
+    const std::size_t before = waiting.size();
+    if (!tightened_.contains(next)) {
+      for (const Operand& operand : std::views::reverse(next->operands)) {
+        const std::shared_ptr<const Loose>& inner = operand.value().loose();
+        if (inner != nullptr && !tightened_.contains(inner)) waiting.push_back(&inner);
+      }
+      if (waiting.size() > before) continue;
+      tightened_.emplace(next, written(*next));
+    }
+    waiting.pop_back();
+  }
+  return tightened_.at(loose);
+}
+
+ir::NodeId Recorder::written(const Loose& loose) {
+  std::vector<ir::NodeId> nodes;
+  for (const Operand& operand : loose.operands) {
+    const auto& inner = operand.value().loose();
+    nodes.push_back(inner != nullptr ? tightened_.at(inner) : node_of(operand));
+  }
+  if (loose.op == ir::Op::constant) return nodes.front();
+  if (loose.op == ir::Op::load)
+    return make_.load(table_->slot_of(*loose.capture), std::move(nodes));
+  return make_.apply(loose.op, std::move(nodes));
 }
 
 std::vector<ir::NodeId> Recorder::nodes_of(std::span<const Operand> operands) {

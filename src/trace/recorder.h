@@ -21,6 +21,9 @@ struct Loose {
   std::vector<Operand> operands;           // Op::load: indices
   std::shared_ptr<const Capture> capture;  // Op::load
   std::optional<ir::Type> type;            // nothing where writing it down will fail
+
+  // Without recursion, however deep it is.
+  ~Loose();
 };
 
 class Recorder {
@@ -37,6 +40,8 @@ class Recorder {
   friend Value load(const Capture& capture, std::span<const Operand> indices);
   std::vector<ir::NodeId> nodes_of(std::span<const Operand> operands);
   ir::NodeId node_of(const std::shared_ptr<const Loose>& loose);
+  // What is loose in its operands has been written down.
+  ir::NodeId written(const Loose& loose);
 
   ir::Builder make_;
   std::shared_ptr<CaptureTable> table_;

@@ -202,7 +202,7 @@ TEST_F(BackwardOver, QueriesWithNanInThem) {
   run(t.q, t.k, t.v, t.bias);
 }
 
-// A NaN is heard only after much has been written; then the reference writes all of it again.
+// A NaN is met only after much has been written; then all of it is written again.
 TEST(BackwardInto, WithNan) {
   for (const auto& order : {std::vector<std::size_t>{0, 1, 2, 3}, {3, 1, 0, 2}}) {
     Trained t(DType::f32);
@@ -211,12 +211,6 @@ TEST(BackwardInto, WithNan) {
     const Rooms rooms = rooms_for(t, order, 1);
     t.attention().backward_into(rooms.views(), t.inputs(), t.saved(), t.dout, t.dlse);
     rooms.expect(expected);
-    Trained exact = Trained(DType::f32);
-    exact.v = t.v.clone();
-    exact.out = t.out.clone();
-    exact.lse = t.lse.clone();
-    exact.options.backend = Backend::reference;
-    rooms.expect(exact.attention().backward(exact.inputs(), exact.saved(), exact.dout, exact.dlse));
     EXPECT_TRUE(std::isnan(rooms.bias.view.at<float>({2, 100})));
     EXPECT_TRUE(std::isfinite(rooms.bias.view.at<float>({2, 5})));
   }

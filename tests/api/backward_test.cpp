@@ -1,6 +1,7 @@
 // Gradients against central differences of plain loops.
 #include <gtest/gtest.h>
 
+#include "element_types.h"
 #include "plain_attention.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
@@ -13,18 +14,18 @@ using test::expect_near;
 using test::Plain;
 using test::random_tensor;
 
-struct Case {
+struct BackwardCase {
   const char* name;
   Dims q, k, v;
   DType q_type, k_type, v_type;
   double tolerance;
 
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+  friend void PrintTo(const BackwardCase& c, std::ostream* out) { *out << c.name; }
 };
 
-class BackwardShapes : public testing::TestWithParam<Case> {
+class BackwardShapes : public testing::TestWithParam<BackwardCase> {
  protected:
-  const Case c = GetParam();
+  const BackwardCase c = GetParam();
   Tensor q = random_tensor(1, c.q_type, c.q);
   Tensor k = random_tensor(2, c.k_type, c.k);
   Tensor v = random_tensor(3, c.v_type, c.v);
@@ -70,33 +71,35 @@ TEST_P(BackwardShapes, ScoreModMaskAndBuffer) {
   expect_agreement(options, &bias);
 }
 
-constexpr DType f64 = DType::f64, f32 = DType::f32, bf16_type = DType::bf16, f16_type = DType::f16;
+using test::bf16_type, test::f16_type, test::f32, test::f64;
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, BackwardShapes,
     testing::Values(
-        Case{"f64", {2, 2, 3, 4}, {2, 2, 4, 4}, {2, 2, 4, 3}, f64, f64, f64, 1e-8},
-        Case{"f32", {2, 2, 3, 4}, {2, 2, 4, 4}, {2, 2, 4, 3}, f32, f32, f32, 1e-5},
-        Case{"grouped_heads", {1, 4, 3, 2}, {1, 2, 4, 2}, {1, 2, 4, 2}, f64, f64, f64, 1e-8},
-        Case{"one_key_batch", {3, 2, 2, 2}, {1, 2, 3, 2}, {1, 2, 3, 3}, f64, f64, f64, 1e-8},
-        Case{"one_key", {1, 2, 3, 2}, {1, 2, 1, 2}, {1, 2, 1, 2}, f64, f64, f64, 1e-8},
+        BackwardCase{"f64", {2, 2, 3, 4}, {2, 2, 4, 4}, {2, 2, 4, 3}, f64, f64, f64, 1e-8},
+        BackwardCase{"f32", {2, 2, 3, 4}, {2, 2, 4, 4}, {2, 2, 4, 3}, f32, f32, f32, 1e-5},
+        BackwardCase{
+            "grouped_heads", {1, 4, 3, 2}, {1, 2, 4, 2}, {1, 2, 4, 2}, f64, f64, f64, 1e-8},
+        BackwardCase{
+            "one_key_batch", {3, 2, 2, 2}, {1, 2, 3, 2}, {1, 2, 3, 3}, f64, f64, f64, 1e-8},
+        BackwardCase{"one_key", {1, 2, 3, 2}, {1, 2, 1, 2}, {1, 2, 1, 2}, f64, f64, f64, 1e-8},
         // The output that backward is given is rounded to 16 bits, which moves rowsum(O dO).
-        Case{"f32_bf16_f16",
-             {1, 2, 3, 2},
-             {1, 2, 4, 2},
-             {1, 2, 4, 2},
-             f32,
-             bf16_type,
-             f16_type,
-             1e-2},
-        Case{"f16_f64_f16",
-             {1, 2, 3, 2},
-             {1, 2, 4, 2},
-             {1, 2, 4, 2},
-             f16_type,
-             f64,
-             f16_type,
-             2e-3}),
+        BackwardCase{"f32_bf16_f16",
+                     {1, 2, 3, 2},
+                     {1, 2, 4, 2},
+                     {1, 2, 4, 2},
+                     f32,
+                     bf16_type,
+                     f16_type,
+                     1e-2},
+        BackwardCase{"f16_f64_f16",
+                     {1, 2, 3, 2},
+                     {1, 2, 4, 2},
+                     {1, 2, 4, 2},
+                     f16_type,
+                     f64,
+                     f16_type,
+                     2e-3}),
     [](const auto& info) { return std::string(info.param.name); });
 
 class Gradients : public testing::Test {

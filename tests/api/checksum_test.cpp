@@ -40,7 +40,7 @@ Tensor integers(const Dims& shape, std::int64_t divisor) {
   return tensor;
 }
 
-struct Case {
+struct ChecksumCase {
   std::string name;
   DType dtype = DType::f32;
   Dims q, k;  // shapes
@@ -49,7 +49,7 @@ struct Case {
   std::string checksum;
 };
 
-void PrintTo(const Case& c, std::ostream* stream) { *stream << c.name; }
+void PrintTo(const ChecksumCase& c, std::ostream* stream) { *stream << c.name; }
 
 Options with(const ScoreMod& score_mod, const MaskMod& mask,
              const std::vector<std::string>& gradients = {}) {
@@ -65,7 +65,7 @@ std::shared_ptr<const Tensor> kept(Tensor tensor) {
   return std::make_shared<const Tensor>(std::move(tensor));
 }
 
-std::vector<Case> cases() {
+std::vector<ChecksumCase> cases() {
   const Capture slopes("slopes", kept(numbers(11, DType::f32, {4})));
   const Capture table("table", kept(numbers(12, DType::f32, {801})));
   const Capture bias("bias", kept(numbers(13, DType::f32, {4, 130, 150})));
@@ -169,7 +169,7 @@ std::vector<Case> cases() {
   };
 }
 
-class Checksum : public testing::TestWithParam<Case> {};
+class Checksum : public testing::TestWithParam<ChecksumCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Cases, Checksum, testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
@@ -177,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Checksum, testing::ValuesIn(cases()),
 TEST_P(Checksum, IsWhatItWas) {
   const std::vector<std::string> runnable = plan::runnable_targets();
   if (std::ranges::find(runnable, target) == runnable.end()) GTEST_SKIP() << "needs " << target;
-  const Case& c = GetParam();
+  const ChecksumCase& c = GetParam();
   const Tensor q = numbers(1, c.dtype, c.q);
   const Tensor k = numbers(2, c.dtype, c.k);
   Dims value_shape = c.k;

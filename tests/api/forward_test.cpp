@@ -1,6 +1,7 @@
 // Forward results against plain loops, for shapes, types and mods of many kinds.
 #include <gtest/gtest.h>
 
+#include "element_types.h"
 #include "plain_attention.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
@@ -12,18 +13,18 @@ using test::expect_near;
 using test::Plain;
 using test::random_tensor;
 
-struct Case {
+struct ForwardCase {
   const char* name;
   Dims q, k, v;
   DType q_type, k_type, v_type;
   double tolerance;
 
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+  friend void PrintTo(const ForwardCase& c, std::ostream* out) { *out << c.name; }
 };
 
-class ForwardShapes : public testing::TestWithParam<Case> {
+class ForwardShapes : public testing::TestWithParam<ForwardCase> {
  protected:
-  const Case c = GetParam();
+  const ForwardCase c = GetParam();
   Tensor q = random_tensor(1, c.q_type, c.q);
   Tensor k = random_tensor(2, c.k_type, c.k);
   Tensor v = random_tensor(3, c.v_type, c.v);
@@ -71,41 +72,44 @@ TEST_P(ForwardShapes, ScoreModMaskAndScale) {
   expect_agreement(options);
 }
 
-constexpr DType f64 = DType::f64, f32 = DType::f32, bf16_type = DType::bf16, f16_type = DType::f16;
+using test::bf16_type, test::f16_type, test::f32, test::f64;
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ForwardShapes,
     testing::Values(
-        Case{"square", {2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, f32, f32, f32, 1e-5},
-        Case{"f64", {2, 2, 5, 4}, {2, 2, 7, 4}, {2, 2, 7, 4}, f64, f64, f64, 1e-13},
-        Case{"grouped_heads", {1, 6, 3, 8}, {1, 2, 9, 8}, {1, 2, 9, 8}, f32, f32, f32, 1e-5},
-        Case{"multi_query", {2, 4, 3, 8}, {2, 1, 9, 8}, {2, 1, 9, 8}, f32, f32, f32, 1e-5},
-        Case{"value_dim", {1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 11}, f32, f32, f32, 1e-5},
-        Case{"value_dim_1", {1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 1}, f32, f32, f32, 1e-5},
-        Case{"dim_1", {1, 2, 3, 1}, {1, 2, 6, 1}, {1, 2, 6, 5}, f32, f32, f32, 1e-5},
-        Case{"one_key_batch", {3, 2, 4, 4}, {1, 2, 5, 4}, {1, 2, 5, 3}, f32, f32, f32, 1e-5},
-        Case{"one_query", {2, 3, 1, 16}, {2, 3, 40, 16}, {2, 3, 40, 16}, f32, f32, f32, 1e-5},
-        Case{"one_key", {2, 3, 6, 4}, {2, 3, 1, 4}, {2, 3, 1, 4}, f32, f32, f32, 1e-5},
-        Case{"bf16",
-             {1, 2, 5, 8},
-             {1, 2, 7, 8},
-             {1, 2, 7, 8},
-             bf16_type,
-             bf16_type,
-             bf16_type,
-             5e-3},
-        Case{"f16", {1, 2, 5, 8}, {1, 2, 7, 8}, {1, 2, 7, 8}, f16_type, f16_type, f16_type, 6e-4},
-        Case{"f32_bf16_f16",
-             {1, 2, 5, 8},
-             {1, 2, 7, 8},
-             {1, 2, 7, 8},
-             f32,
-             bf16_type,
-             f16_type,
-             1e-5},
-        Case{
+        ForwardCase{"square", {2, 2, 5, 4}, {2, 2, 5, 4}, {2, 2, 5, 4}, f32, f32, f32, 1e-5},
+        ForwardCase{"f64", {2, 2, 5, 4}, {2, 2, 7, 4}, {2, 2, 7, 4}, f64, f64, f64, 1e-13},
+        ForwardCase{"grouped_heads", {1, 6, 3, 8}, {1, 2, 9, 8}, {1, 2, 9, 8}, f32, f32, f32, 1e-5},
+        ForwardCase{"multi_query", {2, 4, 3, 8}, {2, 1, 9, 8}, {2, 1, 9, 8}, f32, f32, f32, 1e-5},
+        ForwardCase{"value_dim", {1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 11}, f32, f32, f32, 1e-5},
+        ForwardCase{"value_dim_1", {1, 2, 3, 4}, {1, 2, 6, 4}, {1, 2, 6, 1}, f32, f32, f32, 1e-5},
+        ForwardCase{"dim_1", {1, 2, 3, 1}, {1, 2, 6, 1}, {1, 2, 6, 5}, f32, f32, f32, 1e-5},
+        ForwardCase{"one_key_batch", {3, 2, 4, 4}, {1, 2, 5, 4}, {1, 2, 5, 3}, f32, f32, f32, 1e-5},
+        ForwardCase{
+            "one_query", {2, 3, 1, 16}, {2, 3, 40, 16}, {2, 3, 40, 16}, f32, f32, f32, 1e-5},
+        ForwardCase{"one_key", {2, 3, 6, 4}, {2, 3, 1, 4}, {2, 3, 1, 4}, f32, f32, f32, 1e-5},
+        ForwardCase{"bf16",
+                    {1, 2, 5, 8},
+                    {1, 2, 7, 8},
+                    {1, 2, 7, 8},
+                    bf16_type,
+                    bf16_type,
+                    bf16_type,
+                    5e-3},
+        ForwardCase{
+            "f16", {1, 2, 5, 8}, {1, 2, 7, 8}, {1, 2, 7, 8}, f16_type, f16_type, f16_type, 6e-4},
+        ForwardCase{"f32_bf16_f16",
+                    {1, 2, 5, 8},
+                    {1, 2, 7, 8},
+                    {1, 2, 7, 8},
+                    f32,
+                    bf16_type,
+                    f16_type,
+                    1e-5},
+        ForwardCase{
             "f16_f64_f16", {1, 2, 5, 8}, {1, 2, 7, 8}, {1, 2, 7, 8}, f16_type, f64, f16_type, 6e-4},
-        Case{"f64_f32_bf16", {1, 2, 5, 8}, {1, 2, 7, 8}, {1, 2, 7, 8}, f64, f32, bf16_type, 1e-13}),
+        ForwardCase{
+            "f64_f32_bf16", {1, 2, 5, 8}, {1, 2, 7, 8}, {1, 2, 7, 8}, f64, f32, bf16_type, 1e-13}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Forward, RowsOnlyWhenAskedFor) {

@@ -121,7 +121,7 @@ TEST(KeyLists, BackwardMayRunTheForwardAgain) {
   EXPECT_TRUE(test::same_bits(again.dv, saved.dv));
 }
 
-// Where NaN is met, backward asks the reference, which has to know the lists too.
+// Where NaN is met, backward runs once more; the lists hold there, too.
 TEST(KeyLists, HoldWhereBackwardMeetsNan) {
   for (const bool per_head : {false, true}) {
     ListedCase c(12, {.list_batch = 1, .list_heads = per_head ? 4 : 1, .counts = false});

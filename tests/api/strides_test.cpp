@@ -31,7 +31,7 @@ View backwards(Tensor& tensor) {
   return {last, tensor.dtype(), tensor.shape(), strides};
 }
 
-Tensor contiguous(const ConstView& view) { return base::convert(view, view.dtype()); }
+Tensor gathered(const ConstView& view) { return base::convert(view, view.dtype()); }
 
 Attention causal() {
   Options options;
@@ -40,9 +40,9 @@ Attention causal() {
 }
 
 void expect_as_contiguous(const ConstView& q, const ConstView& k, const ConstView& v) {
-  const Tensor cq = contiguous(q);
-  const Tensor ck = contiguous(k);
-  const Tensor cv = contiguous(v);
+  const Tensor cq = gathered(q);
+  const Tensor ck = gathered(k);
+  const Tensor cv = gathered(v);
   const Attention attend = causal();
   const Forward y = attend.forward({q, k, v}, {.lse = true, .max = true});
   const Forward expected = attend.forward({cq, ck, cv}, {.lse = true, .max = true});
@@ -98,7 +98,7 @@ TEST(Strides, CapturesToo) {
   Tensor bias = random_tensor(2, DType::f64, {4, 3});
   const View flipped = backwards(bias);
   const View swapped(flipped.data(), DType::f64, {3, 4}, {-1, -3});
-  const Tensor copy = contiguous(swapped);
+  const Tensor copy = gathered(swapped);
   const ScoreMod add = [](Score s, Index, Index, Index, Index) { return s; };
   Options options;
   const auto with = [&](const ConstView& view) {
@@ -126,9 +126,9 @@ TEST(Strides, ForwardIntoTheCallersMemory) {
   Tensor max(DType::f32, {2, 5, 8});
   const View gaps(max.view().data(), DType::f32, {2, 4, 5}, {40, 2, 8});
   attend.forward_into({heads_first(out), backwards(lse), gaps}, {q, k, v});
-  EXPECT_TRUE(same_bits(contiguous(heads_first(out)), expected.out));
-  EXPECT_TRUE(same_bits(contiguous(backwards(lse)), expected.lse));
-  EXPECT_TRUE(same_bits(contiguous(gaps), expected.max));
+  EXPECT_TRUE(same_bits(gathered(heads_first(out)), expected.out));
+  EXPECT_TRUE(same_bits(gathered(backwards(lse)), expected.lse));
+  EXPECT_TRUE(same_bits(gathered(gaps), expected.max));
   EXPECT_EQ(max.at<float>({0, 0, 1}), 0);  // between the elements nothing is written
 }
 
@@ -165,10 +165,10 @@ TEST(Strides, BackwardIntoTheCallersMemory) {
                         heads_first(dv),
                         {{"gate", dgate}, {"slopes", backwards(dslopes)}}},
                        {q, k, v}, {y.out, y.lse}, dout);
-  EXPECT_TRUE(same_bits(contiguous(heads_first(dq)), expected.dq));
-  EXPECT_TRUE(same_bits(contiguous(backwards(dk)), expected.dk));
-  EXPECT_TRUE(same_bits(contiguous(heads_first(dv)), expected.dv));
-  EXPECT_TRUE(same_bits(contiguous(backwards(dslopes)), expected.of("slopes")));
+  EXPECT_TRUE(same_bits(gathered(heads_first(dq)), expected.dq));
+  EXPECT_TRUE(same_bits(gathered(backwards(dk)), expected.dk));
+  EXPECT_TRUE(same_bits(gathered(heads_first(dv)), expected.dv));
+  EXPECT_TRUE(same_bits(gathered(backwards(dslopes)), expected.of("slopes")));
   EXPECT_TRUE(same_bits(dgate, expected.of("gate")));
 }
 

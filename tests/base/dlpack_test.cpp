@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -119,6 +120,12 @@ TEST(Dlpack, ErrorsLeaveTheTensorToTheCaller) {
   };
   EXPECT_THAT(error_after([](DLTensor& t) { t.device.device_type = kDLCUDA; }),
               HasSubstr("device 2"));
+  // One that this version of DLPack does not name.
+  EXPECT_THAT(error_after([](DLTensor& t) {
+                const std::int32_t unknown = 90;
+                std::memcpy(&t.device.device_type, &unknown, sizeof(unknown));
+              }),
+              HasSubstr("device 90"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.bits = 24; }), HasSubstr("24 bits"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.code = kDLComplex; }), HasSubstr("code 5"));

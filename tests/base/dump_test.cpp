@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "environment.h"
 #include "treadle/error.h"
 
 namespace treadle::base {
@@ -20,9 +22,11 @@ using ::testing::HasSubstr;
 // TREADLE_DUMP for the length of a test.
 class DumpTest : public ::testing::Test {
  protected:
-  static void set(const char* value) { setenv("TREADLE_DUMP", value, 1); }
-  void SetUp() override { unsetenv("TREADLE_DUMP"); }
-  void TearDown() override { unsetenv("TREADLE_DUMP"); }
+  void set(const char* value) { asked_.emplace("TREADLE_DUMP", value); }
+  void SetUp() override { set(nullptr); }
+
+ private:
+  std::optional<test::Environment> asked_;
 };
 
 TEST_F(DumpTest, NothingUnlessAsked) {
@@ -52,6 +56,17 @@ TEST_F(DumpTest, UnknownNamesAreTheUsersError) {
     EXPECT_THAT(error.what(),
                 AllOf(HasSubstr("'assembly'"), HasSubstr("graph, layout, plan, ir, asm, time")));
   }
+}
+
+// getenv() beside a setenv() of another thread is a race.
+TEST_F(DumpTest, TheEnvironmentIsReadOnce) {
+  set("graph");
+  EXPECT_TRUE(dump_wanted(Dump::graph));
+  setenv("TREADLE_DUMP", "plan", 1);
+  EXPECT_TRUE(dump_wanted(Dump::graph));
+  EXPECT_FALSE(dump_wanted(Dump::plan));
+  set("ir");
+  EXPECT_TRUE(dump_wanted(Dump::ir));
 }
 
 TEST_F(DumpTest, EndsWithOneNewline) {

@@ -188,5 +188,72 @@ TEST(ParallelFor, UsesTheExecutorForMoreThanOne) {
   EXPECT_EQ(executor.runs, 1);
 }
 
+TEST(ParallelFor, ForgivesExecutors) {
+  class Careless final : public Executor {
+   public:
+    [[nodiscard]] int threads() const override { return 1; }
+    void run(std::int64_t count, const std::function<void(std::int64_t)>& task) override {
+      for (std::int64_t i = 0; i < count; i += 3) {
+        task(i);
+        task(i);
+      }
+    }
+  };
+  Careless careless;
+  std::vector<std::int64_t> order;
+  base::parallel_for(careless, 20, [&](std::int64_t i) { order.push_back(i); });
+  std::vector<std::int64_t> each(20);
+  std::iota(each.begin(), each.end(), 0);
+  EXPECT_EQ(order, each);
+  EXPECT_THROW(base::parallel_for(careless, 20, [](std::int64_t) { throw Error("one"); }), Error);
+}
+
+// A task that has begun ends before the exception comes out.
+TEST(ParallelFor, WaitsForTasksOfAnExecutorThatThrows) {
+  class Impatient final : public Executor {
+   public:
+    ~Impatient() override {
+      if (thread.joinable()) thread.join();
+    }
+    [[nodiscard]] int threads() const override { return 2; }
+    void run(std::int64_t, const std::function<void(std::int64_t)>& task) override {
+      thread = std::thread([task] { task(0); });
+      while (!begun) std::this_thread::yield();
+      throw std::out_of_range("too long");
+    }
+    std::thread thread;
+    std::atomic<bool> begun = false;
+  };
+  Impatient impatient;
+  bool ended = false;
+  EXPECT_THROW(base::parallel_for(impatient, 2,
+                                  [&](std::int64_t) {
+                                    impatient.begun = true;
+                                    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                    ended = true;
+                                  }),
+               std::out_of_range);
+  EXPECT_TRUE(ended);
+}
+
+TEST(ParallelFor, StopsBetweenTasks) {
+  for (const auto& executor : executors()) {
+    std::stop_source source;
+    const base::Workers workers(*executor, source.get_token());
+    std::atomic<int> calls = 0;
+    EXPECT_THROW(base::parallel_for(workers, 100000,
+                                    [&](std::int64_t i) {
+                                      ++calls;
+                                      if (i == 3) source.request_stop();
+                                    }),
+                 Stopped);
+    EXPECT_GE(calls, 4);
+    EXPECT_LT(calls, 100000);
+    calls = 0;
+    EXPECT_THROW(base::parallel_for(workers, 1, [&](std::int64_t) { ++calls; }), Stopped);
+    EXPECT_EQ(calls, 0);
+  }
+}
+
 }  // namespace
 }  // namespace treadle

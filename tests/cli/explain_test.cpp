@@ -36,17 +36,17 @@ std::vector<std::string> with(std::vector<std::string> arguments, const std::str
   return arguments;
 }
 
-void expect_golden(const std::vector<std::string>& arguments, const std::string& file) {
+void expect_explained(const std::vector<std::string>& arguments, const std::string& file) {
   const Ran ran = run_program(arguments);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "");
   EXPECT_EQ(ran.out, golden(file, ran.out));
 }
 
-TEST(Explain, Alibi) { expect_golden(alibi, "explain_alibi.txt"); }
-TEST(Explain, Gated) { expect_golden(gated, "explain_gated.txt"); }
-TEST(Explain, NothingGiven) { expect_golden({"explain"}, "explain_nothing.txt"); }
-TEST(Explain, JsonOfGated) { expect_golden(with(gated, "--json"), "explain_gated.json.txt"); }
+TEST(Explain, Alibi) { expect_explained(alibi, "explain_alibi.txt"); }
+TEST(Explain, Gated) { expect_explained(gated, "explain_gated.txt"); }
+TEST(Explain, NothingGiven) { expect_explained({"explain"}, "explain_nothing.txt"); }
+TEST(Explain, JsonOfGated) { expect_explained(with(gated, "--json"), "explain_gated.json.txt"); }
 
 // As compile() does: its gradient is zero, which is no mistake.
 TEST(Explain, AGradientOfWhatSimplificationDrops) {

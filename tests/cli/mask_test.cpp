@@ -22,7 +22,7 @@ std::string without_time(const std::string& text) {
   return std::regex_replace(text, std::regex("built in [0-9.e+-]+ ms"), "built in TIME ms");
 }
 
-void expect_golden(const std::vector<std::string>& arguments, const std::string& file) {
+void expect_drawn(const std::vector<std::string>& arguments, const std::string& file) {
   const Ran ran = run_program(arguments);
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "");
@@ -31,23 +31,23 @@ void expect_golden(const std::vector<std::string>& arguments, const std::string&
 }
 
 TEST(Mask, Window) {
-  expect_golden({"mask", "q >= kv && q - kv < 256", "--q", "1024", "--tile", "48"},
-                "mask_window.txt");
+  expect_drawn({"mask", "q >= kv && q - kv < 256", "--q", "1024", "--tile", "48"},
+               "mask_window.txt");
 }
 
 TEST(Mask, PatternAndTextTogether) {
-  expect_golden({"mask", "q >= kv", "--pattern", "documents", "--param", "lengths=3,5,4", "--q",
-                 "12", "--tile", "4"},
-                "mask_documents.txt");
+  expect_drawn({"mask", "q >= kv", "--pattern", "documents", "--param", "lengths=3,5,4", "--q",
+                "12", "--tile", "4"},
+               "mask_documents.txt");
 }
 
 TEST(Mask, Residues) {
-  expect_golden({"mask", "--pattern", "strided", "--param", "stride=128", "--q", "2048", "--order",
-                 "residue:128", "--tile", "16"},
-                "mask_strided.txt");
+  expect_drawn({"mask", "--pattern", "strided", "--param", "stride=128", "--q", "2048", "--order",
+                "residue:128", "--tile", "16"},
+               "mask_strided.txt");
 }
 
-TEST(Mask, ListOfPatterns) { expect_golden({"mask", "--list"}, "mask_list.txt"); }
+TEST(Mask, ListOfPatterns) { expect_drawn({"mask", "--list"}, "mask_list.txt"); }
 
 TEST(Mask, EveryPatternOfTheListCanBeDrawn) {
   const std::vector<std::pair<std::string, std::vector<std::string>>> given{

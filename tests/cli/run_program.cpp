@@ -12,6 +12,8 @@
 #include <memory>
 #include <string_view>
 
+#include "paths.h"
+
 namespace treadle::cli {
 namespace {
 
@@ -39,7 +41,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 
 Ran run_program(const std::vector<std::string>& arguments,
                 const std::vector<std::string>& environment) {
-  std::vector<std::string> words{TREADLE_PROGRAM};
+  std::vector<std::string> words{test::program()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = environment;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -55,10 +57,10 @@ Ran run_program(const std::vector<std::string>& arguments,
   posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, fileno(err.get()), STDERR_FILENO);
   pid_t process = 0;
-  const int failed = posix_spawn(&process, TREADLE_PROGRAM, &actions, nullptr,
+  const int failed = posix_spawn(&process, words.front().c_str(), &actions, nullptr,
                                  pointers(words).data(), pointers(variables).data());
   posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(failed, 0) << "cannot start " << TREADLE_PROGRAM;
+  EXPECT_EQ(failed, 0) << "cannot start " << words.front();
   if (failed != 0) return {};
 
   int status = 0;
@@ -69,7 +71,7 @@ Ran run_program(const std::vector<std::string>& arguments,
 }
 
 std::string golden(const std::string& name, const std::string& now) {
-  const std::string path = std::string(TREADLE_TEST_FOLDER) + "/golden/" + name;
+  const auto path = test::project_folder() / "tests/cli/golden" / name;
   const char* mode = std::getenv("TREADLE_TEST_GOLDEN");
   if (mode != nullptr && std::string_view(mode) == "write") std::ofstream(path) << now;
   std::ifstream file(path);

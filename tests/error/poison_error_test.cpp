@@ -72,6 +72,20 @@ TEST_F(PoisonErrors, BackwardToo) {
                "q 3, kv 0)");
 }
 
+// 4096 * 4096 + 3 is rounded up in fp32, where the kernel's index is one too many.
+TEST_F(PoisonErrors, AnIndexThatOnlyTheKernelRoundsSo) {
+  const std::vector<float> q{4096, 1}, k{4096, 3}, table(8);
+  const ConstView queries(q.data(), DType::f32, {1, 1, 1, 2}),
+      keys(k.data(), DType::f32, {1, 1, 1, 2});
+  options.scale = 1;
+  options.score_mod =
+      parse("score + t[int(score) - 16777212]", {{"t", ConstView(table.data(), DType::f32, {8})}});
+  expect_error(
+      [&] { (void)compile(options).forward({queries, keys, keys}); },
+      "score mod: t: index 8 along dimension 0 is outside its length 8, at (b 0, h 0, q 0, "
+      "kv 0)");
+}
+
 TEST_F(PoisonErrors, ABufferThatTheCallMadeTooShort) {
   options.score_mod = [this](Score s, Index, Index, Index q, Index) {
     return s + three(min(q, 2));

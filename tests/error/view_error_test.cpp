@@ -1,4 +1,5 @@
 // The complete messages of views, tensors and executors.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -47,6 +48,23 @@ TEST_F(ViewErrors, StridesOfAnotherRank) {
 TEST_F(ViewErrors, NoData) {
   expect_error([&] { (void)View(nullptr, DType::f32, {2, 3}); },
                "view: null data for the 6 elements of shape [2, 3]");
+}
+
+TEST_F(ViewErrors, DataThatIsNotAligned) {
+  char* data_in_between = reinterpret_cast<char*>(data.data()) + 2;
+  const auto refuse = [&](DType dtype) {
+    expect_error(
+        [&] { (void)View(data_in_between, dtype, {2}); },
+        fmt::format("view: data {} is not aligned to {} elements of {} bytes",
+                    static_cast<const void*>(data_in_between), name_of(dtype), size_of(dtype)));
+  };
+  for (const DType dtype : {DType::f32, DType::i32, DType::f64, DType::i64}) refuse(dtype);
+  for (const DType dtype : {DType::f16, DType::bf16, DType::i16, DType::i8, DType::boolean})
+    EXPECT_NO_THROW((void)View(data_in_between, dtype, {2}));
+  ++data_in_between;
+  for (const DType dtype : {DType::f16, DType::bf16, DType::i16}) refuse(dtype);
+  EXPECT_NO_THROW((void)View(data_in_between, DType::u8, {2}));
+  EXPECT_NO_THROW((void)View(data_in_between, DType::f64, {0}));  // nothing is read
 }
 
 TEST_F(ViewErrors, TooManyElements) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "ir/print.h"
+#include "special_values.h"
 
 namespace treadle::ir {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+using test::nan;
 const Slot slopes{"slopes", DType::f32, 1};
 
 std::string text_of(const Builder& make, NodeId id) { return to_text(make.finish({id})); }

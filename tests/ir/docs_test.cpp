@@ -3,21 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 #include <vector>
 
 #include "ir/parse.h"
+#include "paths.h"
 #include "treadle/error.h"
 
 namespace treadle::ir {
 namespace {
 
 std::string page(const std::string& name) {
-  const auto root = std::filesystem::path(TREADLE_TEST_FOLDER).parent_path().parent_path();
-  std::ifstream file(root / "docs" / name);
+  std::ifstream file(test::project_folder() / "docs" / name);
   EXPECT_TRUE(file.good()) << name;
   return {std::istreambuf_iterator<char>(file), {}};
 }

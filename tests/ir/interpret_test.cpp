@@ -16,6 +16,7 @@
 #include "evaluate.h"
 #include "ir/builder.h"
 #include "ir/parse.h"
+#include "special_values.h"
 #include "treadle/tensor.h"
 
 namespace treadle::ir {
@@ -28,8 +29,8 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using Int = std::int64_t;
 
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+using test::inf;
+using test::nan;
 
 double real(const char* text, const Point& at = {}) { return evaluate(parse(text, {}), at).real; }
 Int integer(const char* text, const Point& at = {}) {

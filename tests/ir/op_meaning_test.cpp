@@ -12,6 +12,7 @@
 
 #include "ir/builder.h"
 #include "ir/interpret.h"
+#include "special_values.h"
 #include "treadle/tensor.h"
 
 namespace treadle::ir {
@@ -21,8 +22,8 @@ using Int = std::int64_t;
 using Wide = __int128;  // holds every result before it wraps
 constexpr Int lowest = std::numeric_limits<Int>::min();
 constexpr Int highest = std::numeric_limits<Int>::max();
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+using test::inf;
+using test::nan;
 
 Int wrapped(Wide value) { return static_cast<Int>(static_cast<std::uint64_t>(value)); }
 

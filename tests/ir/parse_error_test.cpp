@@ -1,4 +1,5 @@
 // Every mistake in text: what is said, and where the caret points.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,10 +14,10 @@ namespace {
 
 using testing::ThrowsMessage;
 
-const std::vector<Slot> captures{{"slopes", DType::f32, 1}, {"bias", DType::f32, 2}};
+const std::vector<Slot> parse_error_captures{{"slopes", DType::f32, 1}, {"bias", DType::f32, 2}};
 
 void expect_error(const std::string& text, const std::string& message) {
-  EXPECT_THAT([&] { parse(text, captures); }, ThrowsMessage<Error>(message)) << text;
+  EXPECT_THAT([&] { parse(text, parse_error_captures); }, ThrowsMessage<Error>(message)) << text;
 }
 
 TEST(ParseError, UnknownNames) {
@@ -105,7 +106,7 @@ TEST(ParseError, AValueIsMissing) {
                "  ^");
   expect_error("score + # more to come: \xC3\xA9\n\n",
                "parse: the text ends where a value is due\n"
-               "  score + # more to come: \xC3\xA9\n"
+               "  score + # more to come: \\xc3\\xa9\n"
                "         ^");
   expect_error("tanh(,)",
                "parse: \",\" stands where a value is due\n"
@@ -177,7 +178,7 @@ TEST(ParseError, BadCharacters) {
                "        ^");
   expect_error("score \xC3\x97 2",
                "parse: a character that means nothing here\n"
-               "  score \xC3\x97 2\n"
+               "  score \\xc3\\x97 2\n"
                "        ^");
   expect_error("q\n+ @",
                "parse: a character that means nothing here\n"
@@ -186,12 +187,43 @@ TEST(ParseError, BadCharacters) {
   // Control characters would spoil the caret, or the terminal.
   expect_error("q\t+\x1B[31m",
                "parse: a character that means nothing here\n"
-               "  q + [31m\n"
+               "  q +\\x1b[31m\n"
                "     ^");
   expect_error(std::string("q\0kv", 4),
                "parse: a character that means nothing here\n"
-               "  q kv\n"
+               "  q\\x00kv\n"
                "   ^");
+}
+
+// Of a long line, of long names and of many names a message has a part.
+TEST(ParseError, LongTextsAreCut) {
+  std::string ones = "1";
+  for (int i = 0; i < 60; ++i) ones += "+1";
+  expect_error(ones + " $ " + ones,
+               "parse: a character that means nothing here\n"
+               "  ..." +
+                   ones.substr(ones.size() - 39) + " $ " + ones.substr(0, 38) + "...\n" + "  " +
+                   std::string(3 + 40, ' ') + "^");
+  expect_error("$" + ones,
+               "parse: a character that means nothing here\n"
+               "  $" +
+                   ones.substr(0, 79) + "...\n  ^");
+  expect_error(ones + "$",
+               "parse: a character that means nothing here\n"
+               "  ..." +
+                   ones.substr(ones.size() - 79) + "$\n  " + std::string(3 + 79, ' ') + "^");
+  std::string definitions;
+  for (int i = 0; i < 1000; ++i) definitions += fmt::format("x{} = q;", i);
+  for (const std::string& text :
+       {definitions + std::string(1000000, 'a'), std::string(1000000, 'a') + "(", "q = " + ones,
+        std::string(1000000, '\x01'), std::string(1000000, '(')}) {
+    try {
+      parse(text, parse_error_captures);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_LT(std::string_view(error.what()).size(), 1500u) << error.what();
+    }
+  }
 }
 
 TEST(ParseError, NumbersOfOperands) {
@@ -273,7 +305,8 @@ TEST(ParseError, TooDeep) {
   for (const std::string open : {"(", "-", "exp(", "not ", "2 ** "}) {
     std::string text;
     for (int i = 0; i < 100'000; ++i) text += open;
-    expect_error(text, message + text + "\n  " + std::string(200 * open.size(), ' ') + "^");
+    expect_error(text, message + "..." + text.substr(200 * open.size() - 40, 80) + "...\n  " +
+                           std::string(3 + 40, ' ') + "^");
   }
 }
 

@@ -14,7 +14,7 @@
 namespace treadle::ir {
 namespace {
 
-const std::vector<Slot> captures{
+const std::vector<Slot> parse_captures{
     {"x", DType::f32, 0},     {"y", DType::f32, 0},     {"z", DType::f32, 0},
     {"i", DType::i64, 0},     {"j", DType::i64, 0},     {"k", DType::i64, 0},
     {"p", DType::boolean, 0}, {"r", DType::boolean, 0}, {"s", DType::boolean, 0},
@@ -22,9 +22,9 @@ const std::vector<Slot> captures{
 
 // Both texts mean the same graph. The right one has only calls, so nothing about it is in doubt.
 void expect_same(const std::string& text, const std::string& calls) {
-  EXPECT_EQ(parse(text, captures), parse(calls, captures))
+  EXPECT_EQ(parse(text, parse_captures), parse(calls, parse_captures))
       << text << "\nreads as\n"
-      << to_text(parse(text, captures)) << "\nnot as\n"
+      << to_text(parse(text, parse_captures)) << "\nnot as\n"
       << calls;
 }
 
@@ -136,14 +136,14 @@ TEST(Parse, SpacesLinesAndComments) {
 }
 
 TEST(Parse, SeveralOutputs) {
-  const Graph graph = parse("x, i, p", captures);
+  const Graph graph = parse("x, i, p", parse_captures);
   ASSERT_EQ(graph.outputs().size(), 3u);
   EXPECT_EQ(graph[graph.outputs()[1]].type, Type::integer);
 }
 
 TEST(Parse, OnlyCapturesThatAreReadBecomeSlots) {
-  EXPECT_EQ(parse("score", captures).slots().size(), 0u);
-  EXPECT_EQ(parse("m[q, kv] + i", captures).slots().size(), 2u);
+  EXPECT_EQ(parse("score", parse_captures).slots().size(), 0u);
+  EXPECT_EQ(parse("m[q, kv] + i", parse_captures).slots().size(), 2u);
 }
 
 TEST(Parse, OnlyDerivativesKnowGrad) {

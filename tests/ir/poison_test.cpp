@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-const std::vector<Slot> captures{{"seen", DType::boolean, 1}, {"bias", DType::f32, 2}};
+const std::vector<Slot> poison_captures{{"seen", DType::boolean, 1}, {"bias", DType::f32, 2}};
 
 class Poison : public testing::Test {
  protected:
@@ -34,7 +34,7 @@ class Poison : public testing::Test {
 
   // At q = 9, which is outside of everything, and kv = 1, which is inside.
   test::Outcome outcome(const std::string& text) const {
-    const Graph graph = parse(text, captures);
+    const Graph graph = parse(text, poison_captures);
     std::vector<ConstView> views;
     for (const Slot& slot : graph.slots()) views.push_back(slot.name == "seen" ? seen_ : bias_);
     return evaluate(graph, {.q = 9, .kv = 1}, views);
@@ -118,7 +118,7 @@ TEST_F(Poison, DivisionByARunTimeZero) {
 }
 
 TEST_F(Poison, SoundOutputsHaveNoReason) {
-  Interpreter<double> run(parse("seen[q]", captures), {seen_});
+  Interpreter<double> run(parse("seen[q]", poison_captures), {seen_});
   const std::int64_t q = 0;
   run({.q = {&q, 1}}, 1);
   EXPECT_THAT(
@@ -127,7 +127,7 @@ TEST_F(Poison, SoundOutputsHaveNoReason) {
 }
 
 TEST_F(Poison, PointByPointAndForgottenByTheNextRun) {
-  Interpreter<double> run(parse("seen[q], q", captures), {seen_});
+  Interpreter<double> run(parse("seen[q], q", poison_captures), {seen_});
   const std::vector<std::int64_t> mixed{3, 4, -1, 0};
   run({.q = mixed}, 4);
   EXPECT_THAT(run.poison(0), ElementsAre(0, 1, 1, 0));

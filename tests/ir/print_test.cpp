@@ -13,13 +13,13 @@
 namespace treadle::ir {
 namespace {
 
-const std::vector<Slot> captures{{"slopes", DType::f32, 1},
-                                 {"bias", DType::f32, 3},
-                                 {"limit", DType::i64, 0},
-                                 {"t1", DType::f32, 0}};
+const std::vector<Slot> print_captures{{"slopes", DType::f32, 1},
+                                       {"bias", DType::f32, 3},
+                                       {"limit", DType::i64, 0},
+                                       {"t1", DType::f32, 0}};
 
 // Parsed and printed.
-std::string tidy(const std::string& text) { return to_text(parse(text, captures)); }
+std::string tidy(const std::string& text) { return to_text(parse(text, print_captures)); }
 
 TEST(Print, ConversionsAreWrittenOut) {
   EXPECT_EQ(tidy("where(q>=kv, score+slopes[h]*(kv-q), -inf)"),
@@ -85,7 +85,7 @@ TEST(Print, TruthIsNotBits) {
 }
 
 TEST(Listing, OneLinePerNode) {
-  EXPECT_EQ(to_listing(parse("where(q < 3, slopes[h], -0.5), limit", captures)),
+  EXPECT_EQ(to_listing(parse("where(q < 3, slopes[h], -0.5), limit", print_captures)),
             "%0 int = q\n"
             "%1 int = 3\n"
             "%2 bool = lt %0 %1\n"

@@ -24,7 +24,7 @@ const Node score{.op = Op::input, .type = Type::real, .input = Input::score, .op
 const Node q{.op = Op::input, .type = Type::integer, .input = Input::q, .operands = {}};
 const Node kv{.op = Op::input, .type = Type::integer, .input = Input::kv, .operands = {}};
 const Node zero{.op = Op::constant, .type = Type::integer, .bits = 0, .operands = {}};
-const Slot slopes{"slopes", DType::f32, 1};
+const Slot slope_slot{"slopes", DType::f32, 1};
 
 Node node(Op op, Type type, std::vector<NodeId> operands) {
   return {.op = op, .type = type, .operands = std::move(operands)};
@@ -44,7 +44,8 @@ void expect_illegal(const std::string& message, std::vector<Node> nodes,
 }
 
 TEST(Verify, LegalGraphsPass) {
-  verify(parse("where(q >= kv, score + slopes[h] * (kv - q), -inf)", std::vector<Slot>{slopes}));
+  verify(
+      parse("where(q >= kv, score + slopes[h] * (kv - q), -inf)", std::vector<Slot>{slope_slot}));
   verify(parse("nan, q, q // 3, !bool(score)", {}));
 }
 
@@ -100,18 +101,19 @@ TEST(Verify, FieldsOfOtherOperations) {
   const std::string message =
       "node %0: holds a slot, a value or an input that its operation does not have";
   expect_illegal(message, {{.op = Op::input, .type = Type::real, .slot = 0, .operands = {}}},
-                 {slopes});
+                 {slope_slot});
   expect_illegal(message, {{.op = Op::input, .type = Type::real, .bits = 1, .operands = {}}});
   expect_illegal(message,
                  {{.op = Op::constant, .type = Type::integer, .input = Input::q, .operands = {}}});
 }
 
 TEST(Verify, Loads) {
-  expect_illegal("node %1: a load of a slot that is not there", {q, load(1, {0})}, {slopes});
-  expect_illegal("node %1: a load of a slot that is not there", {q, load(-1, {0})}, {slopes});
-  expect_illegal("node %1: a load with another rank than its slot", {q, load(0, {0, 0})}, {slopes});
+  expect_illegal("node %1: a load of a slot that is not there", {q, load(1, {0})}, {slope_slot});
+  expect_illegal("node %1: a load of a slot that is not there", {q, load(-1, {0})}, {slope_slot});
+  expect_illegal("node %1: a load with another rank than its slot", {q, load(0, {0, 0})},
+                 {slope_slot});
   expect_illegal("node %1: operand or result types break the rule of the operation",
-                 {score, load(0, {0})}, {slopes});
+                 {score, load(0, {0})}, {slope_slot});
   expect_illegal("node %1: operand or result types break the rule of the operation",
                  {q, load(0, {0})}, {{"slopes", DType::i32, 1}});
 }
@@ -142,11 +144,11 @@ TEST(Verify, NoNodeStandsTwice) {
 
 TEST(Verify, Slots) {
   const Slot other{"other", DType::f32, 1};
-  expect_illegal("two slots have one name", {q, load(0, {0}), load(1, {0})}, {slopes, slopes},
-                 {1, 2});
-  expect_illegal("a slot that no node reads", {q, load(0, {0})}, {slopes, other});
+  expect_illegal("two slots have one name", {q, load(0, {0}), load(1, {0})},
+                 {slope_slot, slope_slot}, {1, 2});
+  expect_illegal("a slot that no node reads", {q, load(0, {0})}, {slope_slot, other});
   expect_illegal("node %1: reads a slot before the slots that stand in front of it",
-                 {q, load(1, {0}), load(0, {0})}, {slopes, other}, {1, 2});
+                 {q, load(1, {0}), load(0, {0})}, {slope_slot, other}, {1, 2});
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace {
 
 Engine::Code make(Engine& engine) {
   const plan::Target target = plan::host_target();
-  return engine.code({.high = 7, .low = 8}, target, [&] { return test::squares_module(target); });
+  return engine.code(base::Hash{.high = 7, .low = 8}, target,
+                     [&] { return test::squares_module(target); });
 }
 
 TEST(Debugging, PerfGetsAFile) {

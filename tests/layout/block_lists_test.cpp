@@ -8,8 +8,8 @@
 #include "brute_layout.h"
 #include "expect_error.h"
 #include "fuzz.h"
-#include "ir/parse.h"
 #include "ir/print.h"
+#include "parsed_mask.h"
 #include "random_graph.h"
 #include "random_points.h"
 
@@ -17,8 +17,6 @@ namespace treadle::layout {
 namespace {
 
 using Numbers = std::vector<std::int32_t>;
-
-Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
 
 Numbers numbers(const Tensor& tensor) {
   const auto data = tensor.data<std::int32_t>();

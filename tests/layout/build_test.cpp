@@ -10,14 +10,13 @@
 #include "fuzz.h"
 #include "ir/parse.h"
 #include "ir/print.h"
+#include "parsed_mask.h"
 #include "passes/simplify.h"
 #include "random_graph.h"
 #include "random_points.h"
 
 namespace treadle::layout {
 namespace {
-
-Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
 
 void expect_exact(const Mask& mask, const Extent& extent, const Tiles& tiles,
                   const Layout& layout) {

@@ -15,7 +15,7 @@
 namespace treadle::layout {
 namespace {
 
-Mask mask_of(std::string_view text) { return {passes::simplify(ir::parse(text, {})), {}}; }
+Mask simplified_mask(std::string_view text) { return {passes::simplify(ir::parse(text, {})), {}}; }
 
 const char* const strided = "q >= kv && (q - kv) % 128 == 0";
 const char* const fixed = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
@@ -29,6 +29,9 @@ double exact_cost(const Mask& mask, const Extent& extent, const Choice& choice,
 
 TEST(Choose, IsWithinATenthOfTheBestCandidate) {
   const auto executor = tbb_executor(2);
+  std::vector<std::int64_t> lengths{100};
+  if (!test::fuzz_small()) lengths.push_back(512);
+  if (test::fuzz_size() == test::FuzzSize::full) lengths.push_back(800);
   for (const char* text :
        {"q >= kv", "q >= kv && q - kv < 100", "q >= kv && (q - kv) % 16 == 0",
         "q // 64 == kv // 64", "q >= kv && (kv % 32 >= 28 || q // 32 == kv // 32)",
@@ -37,8 +40,8 @@ TEST(Choose, IsWithinATenthOfTheBestCandidate) {
         "(q - kv) % 12 == h || q % 50 == kv % 50"}) {
     for (const TileWeights& weights :
          {TileWeights{}, TileWeights{.lanes = 8, .weight = {10, 18, 27, 36}}}) {
-      for (const std::int64_t length : {100, 512, 800}) {
-        const Mask mask = mask_of(text);
+      for (const std::int64_t length : lengths) {
+        const Mask mask = simplified_mask(text);
         const Extent extent{.heads = 2, .queries = length, .keys = length};
         const Choice chosen = choose_order(mask, extent, weights, *executor);
         double best = 1e300;
@@ -55,7 +58,7 @@ TEST(Choose, IsWithinATenthOfTheBestCandidate) {
 TEST(Choose, StridedMasksGetResidueClasses) {
   const auto executor = tbb_executor(2);
   const Extent extent{.queries = 4096, .keys = 4096};
-  const Mask mask = mask_of(strided);
+  const Mask mask = simplified_mask(strided);
   const Choice choice = choose_order(mask, extent, {}, *executor);
   EXPECT_EQ(choice.order, (Order{.kind = Order::Kind::residue, .modulus = 128}));
   const Layout layout = build(mask, extent, Tiles(choice.order, 4096, choice.height), *executor);
@@ -66,7 +69,7 @@ TEST(Choose, StridedMasksGetResidueClasses) {
 TEST(Choose, FixedMasksWasteLittleEvenInIdentityOrder) {
   const auto executor = tbb_executor(2);
   const Extent extent{.queries = 4096, .keys = 4096};
-  const Mask mask = mask_of(fixed);
+  const Mask mask = simplified_mask(fixed);
   const Layout layout = build(mask, extent, Tiles({}, 4096, 48), *executor);
   const auto visible = static_cast<double>(visible_pairs(mask, layout, *executor));
   EXPECT_LE(static_cast<double>(layout.run_pairs()), 1.15 * visible);
@@ -78,7 +81,7 @@ TEST(Choose, FixedMasksWasteLittleEvenInIdentityOrder) {
 TEST(Choose, GridsGetRectangles) {
   const auto executor = tbb_executor(2);
   const Extent extent{.queries = 64 * 64, .keys = 64 * 64};
-  const Mask mask = mask_of("abs(q % 64 - kv % 64) <= 3 && abs(q // 64 - kv // 64) <= 3");
+  const Mask mask = simplified_mask("abs(q % 64 - kv % 64) <= 3 && abs(q // 64 - kv // 64) <= 3");
   EXPECT_EQ(choose_order(mask, extent, {}, *executor).order.kind, Order::Kind::rectangle);
 }
 
@@ -144,19 +147,20 @@ TEST(TileWeights, TallerTilesAreHandledInParts) {
 TEST(Choose, BitsOfPositionsMakeOrdersToo) {
   const auto executor = tbb_executor(2);
   const Extent extent{.queries = 960, .keys = 960};
-  EXPECT_EQ(choose_order(mask_of("(q & 15) == (kv & 15)"), extent, {}, *executor).order,
+  EXPECT_EQ(choose_order(simplified_mask("(q & 15) == (kv & 15)"), extent, {}, *executor).order,
             (Order{.kind = Order::Kind::residue, .modulus = 16}));
   // Of tiles of one or two vectors, none is as high as a block of 32.
   const TileWeights weights{.lanes = 24, .weight = {10, 18, 27, 36}};
-  EXPECT_EQ(choose_order(mask_of("(q >> 5) == (kv >> 5)"), extent, weights, *executor).order,
-            (Order{.kind = Order::Kind::blocks, .modulus = 32}));
+  EXPECT_EQ(
+      choose_order(simplified_mask("(q >> 5) == (kv >> 5)"), extent, weights, *executor).order,
+      (Order{.kind = Order::Kind::blocks, .modulus = 32}));
 }
 
 // Small masks are looked at whole, so the cost is no estimate.
 TEST(Choose, CostsEveryBatchAndHead) {
   const Extent extent{.batch = 3, .heads = 2, .queries = 100, .keys = 400};
   for (const char* text : {"kv < 10 + 100 * b + 7 * h", "kv < 10 + 100 * b", "kv < 10 + 90 * h"}) {
-    const Mask mask = mask_of(text);
+    const Mask mask = simplified_mask(text);
     const Choice choice = choose_order(mask, extent, {}, *serial_executor());
     EXPECT_DOUBLE_EQ(choice.cost, exact_cost(mask, extent, choice, {})) << text;
   }
@@ -171,13 +175,14 @@ TEST(Statistics, CountEveryVisiblePair) {
       for (std::int64_t kv = 0; kv < 50; ++kv) expected += 2 * (q * kv % 7 < 3 + h);
     }
   }
-  const Mask mask = mask_of("q * kv % 7 < 3 + h");
+  const Mask mask = simplified_mask("q * kv % 7 < 3 + h");
   for (const std::int64_t height : {1, 16, 48}) {
     EXPECT_EQ(visible_pairs(mask, build(mask, extent, Tiles({}, 70, height), *executor), *executor),
               expected);
   }
-  EXPECT_DOUBLE_EQ(block_density(mask_of("q >= kv"), {.queries = 100, .keys = 100}, 50, *executor),
-                   0.75);
+  EXPECT_DOUBLE_EQ(
+      block_density(simplified_mask("q >= kv"), {.queries = 100, .keys = 100}, 50, *executor),
+      0.75);
 }
 
 }  // namespace

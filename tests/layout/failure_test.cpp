@@ -9,7 +9,7 @@
 namespace treadle::layout {
 namespace {
 
-Mask mask_of(std::string_view text, const std::string& name, const Tensor& capture) {
+Mask mask_reading(std::string_view text, const std::string& name, const Tensor& capture) {
   const std::vector<ir::Slot> slots{{name, capture.dtype(), ConstView(capture).rank()}};
   return {ir::parse(text, slots), {capture}};
 }
@@ -20,7 +20,7 @@ Layout layout_of(const Mask& mask, const Extent& extent, const Tiles& tiles) {
 
 TEST(FindFailure, IsTheLowestQueryOfTheFirstTile) {
   const Tensor ids(DType::i32, {9});
-  const Mask mask = mask_of("ids[q // 2] == ids[(kv + h) % 12]", "ids", ids);
+  const Mask mask = mask_reading("ids[q // 2] == ids[(kv + h) % 12]", "ids", ids);
   const Extent extent{.batch = 2, .heads = 3, .queries = 40, .keys = 10};
   for (const int threads : {1, 3}) {
     const auto executor = tbb_executor(threads);
@@ -31,7 +31,7 @@ TEST(FindFailure, IsTheLowestQueryOfTheFirstTile) {
     EXPECT_EQ(found->kv, 9);
     EXPECT_EQ(found->reason, "ids: index 9 along dimension 0 is outside its length 9");
     // Queries 18 and up read outside; tile 0 has those that 3 divides.
-    const Mask by_query = mask_of("ids[q // 2] == 0", "ids", ids);
+    const Mask by_query = mask_reading("ids[q // 2] == 0", "ids", ids);
     const Tiles thirds({.kind = Order::Kind::residue, .modulus = 3}, 40, 32);
     const auto first = find_failure(by_query, layout_of(by_query, extent, thirds), *executor);
     ASSERT_TRUE(first);
@@ -44,7 +44,7 @@ TEST(FindFailure, FindsNoneInMasksThatAreSure) {
   const Tensor ids(DType::i32, {9});
   for (const char* text :
        {"q >= kv && ids[min(q, 8)] == 0", "q < 9 && ids[min(q, 8)] == 0", "q < 9 && ids[q] == 0"}) {
-    const Mask mask = mask_of(text, "ids", ids);
+    const Mask mask = mask_reading(text, "ids", ids);
     const Layout layout = layout_of(mask, {.queries = 40, .keys = 10}, Tiles({}, 40, 16));
     EXPECT_FALSE(find_failure(mask, layout, *serial_executor())) << text;
   }
@@ -52,7 +52,7 @@ TEST(FindFailure, FindsNoneInMasksThatAreSure) {
 
 TEST(FindFailure, KnowsTheBatchAndHead) {
   const Tensor ends(DType::i32, {2, 3});
-  const Mask mask = mask_of("kv <= ends[b, h]", "ends", ends);
+  const Mask mask = mask_reading("kv <= ends[b, h]", "ends", ends);
   const Extent extent{.batch = 2, .heads = 4, .queries = 5, .keys = 5};
   const auto found =
       find_failure(mask, layout_of(mask, extent, Tiles({}, 5, 2)), *serial_executor());

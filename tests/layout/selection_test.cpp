@@ -9,9 +9,9 @@
 
 #include "brute_layout.h"
 #include "fuzz.h"
-#include "ir/parse.h"
 #include "ir/print.h"
 #include "layout/build.h"
+#include "parsed_mask.h"
 #include "random_graph.h"
 #include "random_points.h"
 
@@ -19,8 +19,6 @@ namespace treadle::layout {
 namespace {
 
 using Runs = std::vector<Run>;
-
-Mask mask_of(std::string_view text) { return {ir::parse(text, {}), {}}; }
 
 Runs row(const Selection& selection, std::int64_t b, std::int64_t h, std::int64_t block) {
   const auto runs = selection.runs(b, h, block);

@@ -13,13 +13,13 @@ namespace {
 
 using namespace match;  // letters and conditions
 
-const std::vector<ir::Slot> captures{{"ids", DType::i64, 1}};
+const std::vector<ir::Slot> rewrite_captures{{"ids", DType::i64, 1}};
 
 // The last node of the text after the rule, or "" if the rule does not apply.
 template <class Before, class After, class... Conditions>
 std::string rewritten(std::string_view text, const Before& before, const After& after,
                       const Conditions&... conditions) {
-  const ir::Graph graph = ir::parse(text, captures);
+  const ir::Graph graph = ir::parse(text, rewrite_captures);
   ir::Builder make;
   make.copy(graph);
   NodeProperties properties(make);

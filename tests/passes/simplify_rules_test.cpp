@@ -12,10 +12,10 @@ namespace treadle::passes {
 namespace {
 
 // table, bits: reads that may be poisoned; number, flag: reads that may not.
-const std::vector<ir::Slot> captures{{"table", DType::i64, 1},
-                                     {"number", DType::i64, 0},
-                                     {"bits", DType::boolean, 1},
-                                     {"flag", DType::boolean, 0}};
+const std::vector<ir::Slot> rule_captures{{"table", DType::i64, 1},
+                                          {"number", DType::i64, 0},
+                                          {"bits", DType::boolean, 1},
+                                          {"flag", DType::boolean, 0}};
 
 struct Example {
   std::string_view before, after;
@@ -23,7 +23,7 @@ struct Example {
 
 void expect_simplified(const std::vector<Example>& examples) {
   for (const auto& [before, after] : examples) {
-    EXPECT_EQ(ir::to_text(simplify(ir::parse(before, captures))), after) << before;
+    EXPECT_EQ(ir::to_text(simplify(ir::parse(before, rule_captures))), after) << before;
   }
 }
 
@@ -180,7 +180,7 @@ TEST(SimplifyRules, WhatMayBePoisonedIsNotDropped) {
         "t = bits[q]; t ^ t", "isnan(float(table[q]))", "isinf(float(bits[q]))",
         "where(bits[q], 1, 1)", "where(bits[q], flag, false)", "where(bits[q], true, flag)",
         "float(table[q]) ** 0.0"}) {
-    const ir::Graph graph = ir::parse(text, captures);
+    const ir::Graph graph = ir::parse(text, rule_captures);
     EXPECT_EQ(simplify(graph), graph) << text;
   }
 }

@@ -25,11 +25,11 @@ namespace {
 using test::Captures;
 using test::Random;
 
-const std::vector<ir::Slot> captures{
+const std::vector<ir::Slot> simplify_captures{
     {"f", DType::f32, 1}, {"i", DType::i64, 1}, {"n", DType::i64, 0}};
 
 std::string simplified(std::string_view text) {
-  return ir::to_text(simplify(ir::parse(text, captures)));
+  return ir::to_text(simplify(ir::parse(text, simplify_captures)));
 }
 
 TEST(Simplify, FoldsConstantsThatBothPrecisionsAgreeOn) {
@@ -100,7 +100,7 @@ TEST(Simplify, ChoicesThatWereMadeBefore) {
 }
 
 void expect_unchanged(std::string_view text) {
-  const ir::Graph graph = ir::parse(text, captures);
+  const ir::Graph graph = ir::parse(text, simplify_captures);
   EXPECT_EQ(simplify(graph), graph) << simplified(text);
 }
 

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "mask_picture.h"
+#include "paths.h"
 #include "treadle/treadle.h"
 
 namespace treadle::patterns {
@@ -17,8 +17,7 @@ namespace {
 using test::Frame;
 
 std::string page() {
-  const auto root = std::filesystem::path(TREADLE_TEST_FOLDER).parent_path().parent_path();
-  std::ifstream file(root / "docs" / "patterns.md");
+  std::ifstream file(test::project_folder() / "docs" / "patterns.md");
   EXPECT_TRUE(file.good());
   return {std::istreambuf_iterator<char>(file), {}};
 }

@@ -4,11 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ir/parse.h"
 #include "passes/derive.h"
-#include "plan/separable.h"
 
 namespace treadle::plan {
 namespace {
@@ -26,7 +26,7 @@ ir::Graph graph_of(const std::string& text) { return ir::parse(text, slots); }
 // Facts under which every form of reading is allowed.
 ModFacts free_facts(const ir::Graph& graph) {
   return {.narrow = true,
-          .checked = false,
+          .reads = Reads::proven,
           .consecutive = true,
           .unit_stride = std::vector<bool>(graph.slots().size(), true)};
 }
@@ -63,7 +63,7 @@ TEST(Levels, FollowFromDependences) {
 
 std::optional<std::int64_t> coefficient_of(const std::string& text, ir::Input input) {
   const ir::Graph graph = graph_of(text);
-  return coefficient(graph, graph.output(), input);
+  return coefficients(graph, input)[graph.output()];
 }
 
 TEST(Coefficients, AreKnownOfSumsDifferencesAndConstantFactors) {
@@ -95,7 +95,7 @@ TEST(ReadForms, OneLoadForAllLanesWherePossible) {
 TEST(ReadForms, AreGathersWhereReadsAreChecked) {
   const ir::Graph graph = graph_of("bias[h, q, kv] + slope[q] + slope[kv]");
   ModFacts facts = free_facts(graph);
-  facts.checked = true;
+  facts.reads = Reads::checked;
   const ModPlan plan = plan_mod(graph, facts);
   int reads = 0;
   for (ir::NodeId id = 0; id < graph.size(); ++id) {
@@ -116,6 +116,11 @@ TEST(ReadForms, NeedConsecutiveQueriesOrUnitStrides) {
   facts = free_facts(graph);
   facts.unit_stride = {false};
   EXPECT_EQ(plan_mod(graph, facts).read[graph.output()], ReadForm::gather);
+}
+
+std::vector<bool> separable(const std::string& text, const std::string& gradient) {
+  const ir::Joint joint = passes::derive(graph_of(text), {gradient});
+  return plan_mod(joint.graph, free_facts(joint.graph), joint.contributions).separable;
 }
 
 // The nodes that are not computed, in their order.
@@ -158,6 +163,32 @@ TEST(Wanted, IsTheWholeIndexOfAGather) {
   EXPECT_THAT(unwanted(plan_of("score + table[(q * 3 + kv) % 7]")), IsEmpty());
 }
 
+// A graph of 80 nodes that has 3^40 paths.
+TEST(Wanted, LooksAtSharedPartsOnce) {
+  std::string text = "a0 = q - kv + 1000;";
+  for (int i = 0; i < 40; ++i) {
+    const std::string last = "a" + std::to_string(i);
+    text += "a" + std::to_string(i + 1) + " = " + last + " + " + last + " - " + last + ";";
+  }
+  for (const char* read : {"score + table[a40]", "score + bias[h, q, 2 * kv + a40 - q + 7]"}) {
+    const ModPlan plan = plan_of(text + read);
+    const auto count = [](const ir::PerNode<bool>& nodes) {
+      return std::ranges::count(nodes.values(), true);
+    };
+    EXPECT_EQ(count(plan.at_first_query) + count(plan.at_first_key) > 80, true) << read;
+    EXPECT_THAT(separable(text + "score + table[a40]", "table"), ElementsAre(true));
+  }
+}
+
+TEST(Staged, AreOnlySoMany) {
+  std::string text = "score";
+  for (int i = 0; i < most_staged + 10; ++i) text += " + bias[" + std::to_string(i) + ", q, kv]";
+  const ModPlan plan = plan_of(text);
+  EXPECT_EQ(plan.staged.size(), static_cast<std::size_t>(most_staged));
+  EXPECT_EQ(staged_bytes(plan), 4 * most_staged);
+  EXPECT_EQ(most_staged_bytes(plan.graph), staged_bytes(plan));
+}
+
 TEST(Staged, ListsItsLoadsOnceEach) {
   const ModPlan plan =
       plan_of("score + bias[h, q, kv] + bias[0, q, kv + 1] * slope[h] + bias[h, q, kv]");
@@ -166,7 +197,7 @@ TEST(Staged, ListsItsLoadsOnceEach) {
     const ir::NodeId load = plan.staged[number];
     EXPECT_EQ(plan.graph[load].op, ir::Op::load);
     EXPECT_EQ(plan.read[load], ReadForm::staged);
-    EXPECT_EQ(plan.staged_number(load), number);
+    EXPECT_EQ(plan.staged_number[load], static_cast<std::int32_t>(number));
   }
   EXPECT_NE(plan.staged[0], plan.staged[1]);
   EXPECT_FALSE(plan.reads_lanes());
@@ -176,14 +207,6 @@ TEST(ReadsLanes, OfEitherDirection) {
   EXPECT_TRUE(plan_of("score + table[q]").reads_lanes());
   EXPECT_TRUE(plan_of("score + table[kv - q + 9]").reads_lanes());
   EXPECT_FALSE(plan_of("score + table[kv]").reads_lanes());
-}
-
-std::vector<bool> separable(const std::string& text, const std::string& gradient) {
-  const ir::Joint joint = passes::derive(graph_of(text), {gradient});
-  const ModPlan plan = plan_mod(joint.graph, free_facts(joint.graph), joint.contributions);
-  for (std::size_t c = 0; c < joint.contributions.size(); ++c)
-    EXPECT_EQ(plan.separable[c], is_separable(joint.graph, joint.contributions[c]));
-  return plan.separable;
 }
 
 TEST(Separable, OffsetsThatAreAQuerysPlusAKeys) {

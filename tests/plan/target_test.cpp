@@ -93,7 +93,10 @@ TEST(RunnableTargets, FollowFromTheProcessorsFeatures) {
   EXPECT_FALSE(runs("aarch64"));
   EXPECT_FALSE(runs("neoverse-n1"));
   EXPECT_EQ(runs("haswell"), __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                                 __builtin_cpu_supports("bmi2"));
+                                 __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi") &&
+                                 __builtin_cpu_supports("bmi2") &&
+                                 __builtin_cpu_supports("lzcnt") &&
+                                 __builtin_cpu_supports("movbe"));
   EXPECT_TRUE(__builtin_cpu_supports("avx512f") || !runs("skylake-avx512"));
   EXPECT_TRUE(__builtin_cpu_supports("avx512vbmi2") || !runs("icelake-server"));
   EXPECT_TRUE(__builtin_cpu_supports("avx512fp16") || !runs("sapphirerapids"));

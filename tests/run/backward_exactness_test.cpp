@@ -9,24 +9,24 @@
 namespace treadle {
 namespace {
 
+using test::ExactnessCase;
 using test::mean_error;
 using test::random_tensor;
-using Case = test::ExactnessCase;
 
-struct Problem {
+struct ExactProblem {
   Tensor q, k, v, dout, dlse;
 };
 
-Problem as(const Problem& p, DType type) {
+ExactProblem as(const ExactProblem& p, DType type) {
   const auto to = [&](const Tensor& t) { return base::convert(t, type); };
   return {to(p.q), to(p.k), to(p.v), to(p.dout), to(p.dlse)};
 }
 
-class BackwardExactness : public testing::TestWithParam<Case> {
+class BackwardExactness : public testing::TestWithParam<ExactnessCase> {
  protected:
-  const Case& c = GetParam();
+  const ExactnessCase& c = GetParam();
 
-  [[nodiscard]] Problem problem(DType type, std::int64_t queries) const {
+  [[nodiscard]] ExactProblem problem(DType type, std::int64_t queries) const {
     return {random_tensor(1, type, {1, 2, queries, c.dim}),
             random_tensor(2, type, {1, 2, c.keys, c.dim}),
             random_tensor(3, type, {1, 2, c.keys, c.dim}),
@@ -34,8 +34,8 @@ class BackwardExactness : public testing::TestWithParam<Case> {
             random_tensor(5, DType::f32, {1, 2, queries})};
   }
   // With a bias for every key of a head, if it is given: its gradient is summed over queries.
-  [[nodiscard]] Backward gradients(const Problem& p, Backend backend, const Tensor* bias = nullptr,
-                                   bool with_dlse = true) const {
+  [[nodiscard]] Backward gradients(const ExactProblem& p, Backend backend,
+                                   const Tensor* bias = nullptr, bool with_dlse = true) const {
     Options options;
     options.score_mod = c.score_mod;
     options.mask = c.mask;
@@ -66,13 +66,13 @@ INSTANTIATE_TEST_SUITE_P(Cases, BackwardExactness, testing::ValuesIn(test::exact
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(BackwardExactness, OfF32BesideTheDefinitionInF32) {
-  const Problem p = problem(DType::f32, c.queries);
+  const ExactProblem p = problem(DType::f32, c.queries);
   expect_as_exact(gradients(p, Backend::cpu), gradients(p, Backend::reference),
                   gradients(as(p, DType::f64), Backend::reference));
 }
 
 TEST_P(BackwardExactness, OfACaptureInF32BesideTheDefinitionInF32) {
-  const Problem p = problem(DType::f32, c.queries);
+  const ExactProblem p = problem(DType::f32, c.queries);
   const Tensor bias = random_tensor(6, DType::f32, {2, c.keys});
   const Tensor wide = base::convert(bias, DType::f64);
   const Backward got = gradients(p, Backend::cpu, &bias);
@@ -87,7 +87,8 @@ TEST_P(BackwardExactness, OfSixteenBitsBesideFlexAttention) {
   // Where scores are steep and values few, the rounding of the output is most of the error of dQ.
   const auto from = c.name == std::string("narrow") ? test::Delta::output : test::Delta::weights;
   for (const DType type : {DType::bf16, DType::f16}) {
-    const Problem p = problem(type, std::min<std::int64_t>(c.queries, 8));  // plain loops are slow
+    const ExactProblem p =
+        problem(type, std::min<std::int64_t>(c.queries, 8));  // plain loops are slow
     const Backward got = gradients(p, Backend::cpu, nullptr, false);
     const Backward exact = gradients(as(p, DType::f64), Backend::reference, nullptr, false);
     const test::EagerGradients theirs = test::eager_backward(c, p.q, p.k, p.v, p.dout, scale, from);

@@ -20,20 +20,20 @@ using test::random_tensor;
 using test::Rows;
 using test::same_rows;
 
-struct Case {
+struct BitsCase {
   const char* name;
   DType dtype;
   ScoreMod score_mod;
   MaskMod mask;
 
-  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+  friend void PrintTo(const BitsCase& c, std::ostream* out) { *out << c.name; }
 };
 
 ScoreMod distance_bias() {
   return [](Score s, Index, Index h, Index q, Index kv) { return s + 0.01 * (h + 1) * (kv - q); };
 }
 
-std::vector<Case> cases() {
+std::vector<BitsCase> cases() {
   const MaskMod scattered = [](Index b, Index h, Index q, Index kv) {
     return (q * 7 + kv * 3 + h + b) % 5 < 3 && q != 11;
   };
@@ -47,9 +47,9 @@ std::vector<Case> cases() {
 }
 
 // Two batches, grouped heads, three chunks of keys.
-class Bits : public testing::TestWithParam<Case> {
+class Bits : public testing::TestWithParam<BitsCase> {
  protected:
-  const Case& c = GetParam();
+  const BitsCase& c = GetParam();
   Tensor q = random_tensor(1, c.dtype, {2, 4, 70, 9});
   Tensor k = random_tensor(2, c.dtype, {2, 2, 2600, 9});
   Tensor v = random_tensor(3, c.dtype, {2, 2, 2600, 13});

@@ -95,6 +95,11 @@ inline void expect_close(const Rows& got, const Rows& narrow, const Rows& wide,
 
   for (std::size_t row = 0; row < lse.data.size(); ++row) {
     ++compared.rows;
+    if (!is_wide && finite_row(narrow_out, narrow_lse, narrow_max, row) !=
+                        finite_row(wide_out, wide_lse, wide_max, row)) {
+      ++compared.skipped;  // a root of a number next to zero: its rounding decides
+      continue;
+    }
     const Array& own_out = is_wide ? wide_out : narrow_out;
     const Array& own_lse = is_wide ? wide_lse : narrow_lse;
     const Array& own_max = is_wide ? wide_max : narrow_max;

@@ -126,11 +126,11 @@ class Scatter : public testing::Test {
     }
   }
 };
-using Floats = testing::Types<float, double>;
-TYPED_TEST_SUITE(Scatter, Floats);
+using GradientTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(Scatter, GradientTypes);
 
 std::int64_t third(std::int64_t) { return 3; }
-std::int64_t same(std::int64_t i) { return i; }
+std::int64_t itself(std::int64_t i) { return i; }
 std::int64_t down(std::int64_t i) { return 200 - i; }
 std::int64_t scattered(std::int64_t i) { return i * 37 % 50; }
 std::int64_t thrice(std::int64_t i) { return 3 * i; }
@@ -138,7 +138,7 @@ std::int64_t thrice(std::int64_t i) { return 3 * i; }
 TYPED_TEST(Scatter, AtOnePlace) { this->expect_separable(third, third, 7); }
 
 TYPED_TEST(Scatter, ByKeyOnly) {
-  this->expect_separable(third, same, 16);
+  this->expect_separable(third, itself, 16);
   this->expect_separable(third, scattered, 53);
   this->expect_separable(third, [](std::int64_t k) { return k / 2; }, 10);
 }
@@ -149,22 +149,22 @@ TYPED_TEST(Scatter, ByQueryOnly) {
 }
 
 TYPED_TEST(Scatter, QueriesSideBySide) {
-  this->expect_separable(same, third, 133);
-  this->expect_separable(same, [](std::int64_t k) { return k * 130; }, 1690);
-  this->expect_separable(same, scattered, 180);
-  this->expect_separable(same, [](std::int64_t k) { return 12 - k; }, 142);
+  this->expect_separable(itself, third, 133);
+  this->expect_separable(itself, [](std::int64_t k) { return k * 130; }, 1690);
+  this->expect_separable(itself, scattered, 180);
+  this->expect_separable(itself, [](std::int64_t k) { return 12 - k; }, 142);
 }
 
 TYPED_TEST(Scatter, QueriesSideBySideBackwards) {
   this->expect_separable(down, third, 204);
-  this->expect_separable(down, same, 213);
+  this->expect_separable(down, itself, 213);
   this->expect_separable(down, scattered, 250);
 }
 
 TYPED_TEST(Scatter, KeysSideBySide) {
-  this->expect_separable(thrice, same, 400);
-  this->expect_separable(scattered, same, 62);
-  this->expect_separable([](std::int64_t q) { return q / 3 * 13; }, same, 572);
+  this->expect_separable(thrice, itself, 400);
+  this->expect_separable(scattered, itself, 62);
+  this->expect_separable([](std::int64_t q) { return q / 3 * 13; }, itself, 572);
 }
 
 TYPED_TEST(Scatter, AnythingOfQueryPlusAnythingOfKey) {

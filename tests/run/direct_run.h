@@ -107,7 +107,8 @@ class DirectRun {
         .derivative_captures = plan::capture_descriptors(bound_.derivative),
         .captured = {},
         .gradient_strides = {}};
-    const run::BackwardDone done = run::backward(*kernels, problem, schedule, executor, scratch);
+    const run::BackwardDone done =
+        run::backward(*kernels, problem, schedule, run::Nonfinite::fast, executor, scratch);
     EXPECT_FALSE(done.poisoned.has_value());
     EXPECT_FALSE(done.nan);
     return g;

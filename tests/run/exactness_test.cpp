@@ -10,16 +10,16 @@ namespace treadle {
 namespace {
 
 using test::Array;
+using test::ExactnessCase;
 using test::ForwardRun;
 using test::mean_error;
 using test::mods_of;
 using test::random_tensor;
 using test::Rows;
-using Case = test::ExactnessCase;
 
-class Exactness : public testing::TestWithParam<Case> {
+class Exactness : public testing::TestWithParam<ExactnessCase> {
  protected:
-  const Case& c = GetParam();
+  const ExactnessCase& c = GetParam();
   ForwardRun run{mods_of(c.score_mod, c.mask)};
   double scale = 1 / std::sqrt(static_cast<double>(c.dim));
 
@@ -56,7 +56,8 @@ TEST_P(Exactness, OfF64) {
 
 // As FlexAttention does it in eager mode: scores and softmax in f32, weights rounded to the type of
 // the queries, their products with V added in f32, and the result rounded.
-Tensor policy(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
+Tensor policy(const ExactnessCase& c, const Tensor& q, const Tensor& k, const Tensor& v,
+              double scale) {
   const Array a{ConstView(q)}, b{ConstView(k)}, w{ConstView(v)};
   const auto rounded = [&](float x) { return test::rounded(x, q.dtype()); };
   const test::Traced mod = test::traced_score(c.score_mod);
@@ -103,7 +104,7 @@ Tensor policy(const Case& c, const Tensor& q, const Tensor& k, const Tensor& v, 
 }
 
 TEST_P(Exactness, OfSixteenBitsBesideFlexAttention) {
-  Case few = c;
+  ExactnessCase few = c;
   few.queries = std::min<std::int64_t>(c.queries, 8);  // the loops above are slow
   for (const DType type : {DType::bf16, DType::f16}) {
     const Tensor q = rows(1, type, few.queries);

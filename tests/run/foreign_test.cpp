@@ -11,6 +11,7 @@
 #include "jit/engine.h"
 #include "jit/inspect.h"
 #include "passes/simplify.h"
+#include "paths.h"
 #include "traced.h"
 #include "treadle/mods.h"
 #include "treadle/tensor.h"
@@ -29,10 +30,12 @@ plan::ForwardKernelSpec causal_alibi(const plan::Target& target, std::int64_t di
   spec.plan = plan::plan_tile(target, DType::f32, dim, value_dim, plan::most_vectors);
   spec.score =
       plan::score_form(passes::simplify(test::traced_score(mods::alibi({"slopes", slopes})).graph));
-  spec.score_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {true}};
+  spec.score_facts = {
+      .narrow = true, .reads = plan::Reads::proven, .consecutive = true, .unit_stride = {true}};
   spec.masked = true;
   spec.mask = passes::simplify(test::traced_mask(mods::causal()).graph);
-  spec.mask_facts = {.narrow = true, .checked = false, .consecutive = true, .unit_stride = {}};
+  spec.mask_facts = {
+      .narrow = true, .reads = plan::Reads::proven, .consecutive = true, .unit_stride = {}};
   return spec;
 }
 
@@ -54,7 +57,8 @@ TEST(Foreign, AnAarch64KernelRunsInAnEmulator) {
   const std::string build =
       "clang-19 --target=aarch64-linux-gnu -O1 -ffreestanding -fno-builtin -nostdlib -static "
       "-fuse-ld=lld-19 -DDIM=20 -DVALUE_DIM=13 -DWIDTH=" +
-      std::to_string(spec.plan.width()) + " " TREADLE_TEST_FOLDER "/foreign/harness.c " +
+      std::to_string(spec.plan.width()) + " " +
+      (test::project_folder() / "tests/run/foreign/harness.c").string() + " " +
       (folder / "kernel.o").string() + " -o " + program;
   EXPECT_EQ(std::system(build.c_str()), 0) << build;
   EXPECT_EQ(std::system(("qemu-aarch64 " + program).c_str()), 0);

@@ -65,7 +65,7 @@ Functions random_functions(Random& random, std::uint64_t seed) {
 }
 
 // One call's memory, and the loss <out, weight> + <lse, lse_weight>.
-struct Problem {
+struct FuzzedProblem {
   std::map<std::string, Tensor> tensors;  // q, k and v, and captures by name
   Tensor weight, lse_weight;
   Call call;
@@ -75,9 +75,9 @@ struct Problem {
   }
 };
 
-Problem random_problem(Random& random, const Functions& f, const Sizes& s) {
+FuzzedProblem fuzzed_problem(Random& random, const Functions& f, const Sizes& s) {
   using test::detail::reals;
-  Problem p;
+  FuzzedProblem p;
   p.tensors.emplace(":q", reals(random, {s.batch, s.heads, s.queries, f.dim}));
   p.tensors.emplace(":k", reals(random, {s.key_batch, s.key_heads, s.keys, f.dim}));
   p.tensors.emplace(":v", reals(random, {s.key_batch, s.key_heads, s.keys, f.value_dim}));
@@ -98,7 +98,7 @@ struct Loss {
   double value = 0, size = 0;  // the sum, and that of its terms' sizes
 };
 
-Loss loss(const Functions& f, const Problem& p, const Call& call) {
+Loss loss(const Functions& f, const FuzzedProblem& p, const Call& call) {
   const Forward y = f.attention.forward(p.inputs(), call);
   Loss sum;
   const auto add = [&](const Tensor& x, const Tensor& weight) {
@@ -116,7 +116,7 @@ Loss loss(const Functions& f, const Problem& p, const Call& call) {
 }
 
 // The slope of the loss when all elements of a tensor move at once, each up or down.
-void expect_slope(Random& random, const Functions& f, Problem& p, const Call& call,
+void expect_slope(Random& random, const Functions& f, FuzzedProblem& p, const Call& call,
                   const std::string& name, const Tensor& gradient) {
   constexpr double step = 1e-5;
   Tensor& tensor = p.tensors.at(name);
@@ -152,7 +152,7 @@ void expect_near(const Tensor& seen, const Tensor& exact, const std::string& nam
   ASSERT_LE(test::largest_difference(seen, exact), 1e-10 * largest) << name;
 }
 
-void expect_like_the_reference(const Functions& f, const Problem& p, const Backward& g) {
+void expect_like_the_reference(const Functions& f, const FuzzedProblem& p, const Backward& g) {
   const Forward y = f.reference.forward(p.inputs(), p.call);
   const Backward exact =
       f.reference.backward(p.inputs(), {y.out, y.lse}, p.weight, p.lse_weight, p.call);
@@ -162,7 +162,7 @@ void expect_like_the_reference(const Functions& f, const Problem& p, const Backw
   for (const CaptureGradient& c : g.captures) expect_near(c.gradient, exact.of(c.name), c.name);
 }
 
-void check(Random& random, const Functions& f, Problem& p, bool by_reference) {
+void check(Random& random, const Functions& f, FuzzedProblem& p, bool by_reference) {
   const Forward y = f.attention.forward(p.inputs(), p.call);
   const Backward g =
       f.attention.backward(p.inputs(), {y.out, y.lse}, p.weight, p.lse_weight, p.call);
@@ -187,7 +187,7 @@ TEST(GradientFuzz, AgainstDifferencesOfTheForwardPass) {
       const Sizes s = random_sizes(random);
       SCOPED_TRACE(fmt::format("batch {} and {}, heads {} and {}, {} queries, {} keys", s.batch,
                                s.key_batch, s.heads, s.key_heads, s.queries, s.keys));
-      Problem p = random_problem(random, f, s);
+      FuzzedProblem p = fuzzed_problem(random, f, s);
       check(random, f, p, shape % 5 == 0);
       if (HasFatalFailure()) return;
       ++combinations;

@@ -69,13 +69,13 @@ Dims strides_of(int kind, const Dims& n) {
   }
 }
 
-struct Spec {
+struct MemorySpec {
   std::int64_t batch, heads, key_heads, queries, keys, dim, value_dim;
   DType type;
 };
 
 // Runs with everything at a guard and compares with the same in ordinary memory.
-void expect_inside(const Spec& s, int q_kind, int kv_kind, const ScoreMod& score_mod,
+void expect_inside(const MemorySpec& s, int q_kind, int kv_kind, const ScoreMod& score_mod,
                    const MaskMod& mask) {
   const Tensor q = test::random_tensor(1, s.type, {s.batch, s.heads, s.queries, s.dim});
   const Tensor k = test::random_tensor(2, s.type, {s.batch, s.key_heads, s.keys, s.dim});

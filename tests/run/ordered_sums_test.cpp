@@ -53,5 +53,16 @@ TEST(OrderedSums, PartsMayBeMissing) {
   EXPECT_EQ(zeros[1], 0);
 }
 
+// Of a call that failed parts are missing for ever: nobody waits for them, and nothing leaks.
+TEST(OrderedSums, MayBeLeftUnfinished) {
+  const float part = 3;
+  float sums[1];
+  OrderedSums<float> over(sums, 1, 1, 5);
+  EXPECT_EQ(over.deliver(0, 4, &part), nullptr);
+  EXPECT_EQ(over.deliver(0, 2, nullptr), nullptr);
+  over.give_up();
+  EXPECT_EQ(over.deliver(0, 3, &part), nullptr);
+}
+
 }  // namespace
 }  // namespace treadle::run

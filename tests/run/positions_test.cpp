@@ -206,34 +206,40 @@ TEST(KeySources, PiecesHaveTheBitsOfTheWhole) {
 
 // The workspaces of a serial run: what is promised is what is taken, to the byte.
 TEST(ScratchSizes, AreWhatTasksTake) {
-  for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
-    for (const std::int64_t length : {100, 1500}) {
-      DirectRun run({}, type, dim, value_dim);
-      const plan::TilePlan plan = run.plan(plan::most_vectors);
-      const Tensor q = random_tensor(1, type, {1, 1, length, dim});
-      const Tensor k = random_tensor(2, type, {1, 1, length, dim});
-      const Tensor v = random_tensor(3, type, {1, 1, length, value_dim});
-      const Tensor dout = random_tensor(4, type, {1, 1, length, value_dim});
-      const ConstView keys = k, values = v;
-      const run::TensorKeys source(keys, values);
-      const layout::Layout layout = run.build({1, 1, length, length}, plan.width());
-      run::Scratch forward_scratch, backward_scratch;
-      const Rows rows = run.forward(q, source, layout, forward_scratch);
-      const bool copies = source.needs_copy(plan.compute);
-      const std::int64_t promised = run::forward_scratch(plan, plan::tiles_per_group(plan, copies));
-      std::vector<std::size_t> taken = forward_scratch.sizes();
-      const auto largest = static_cast<std::int64_t>(std::ranges::max(taken));
-      EXPECT_LE(largest, promised);
-      if (layout.tiles().count() >= plan::tiles_per_group(plan, copies)) {
-        EXPECT_EQ(largest, promised);
+  // A bias that is staged, of 8 bytes an element.
+  Options biased;
+  const Tensor bias(DType::f64, {1500, 1500});
+  biased.score_mod = [&](Score s, Index, Index, Index q, Index kv) { return s + bias(q, kv); };
+  for (const std::int64_t staged : {0, 8})
+    for (const DType type : {DType::f32, DType::f64, DType::bf16}) {
+      for (const std::int64_t length : {100, 1500}) {
+        DirectRun run(staged > 0 ? biased : Options(), type, dim, value_dim);
+        const plan::TilePlan plan = run.plan(plan::most_vectors);
+        const Tensor q = random_tensor(1, type, {1, 1, length, dim});
+        const Tensor k = random_tensor(2, type, {1, 1, length, dim});
+        const Tensor v = random_tensor(3, type, {1, 1, length, value_dim});
+        const Tensor dout = random_tensor(4, type, {1, 1, length, value_dim});
+        const ConstView keys = k, values = v;
+        const run::TensorKeys source(keys, values);
+        const layout::Layout layout = run.build({1, 1, length, length}, plan.width());
+        run::Scratch forward_scratch, backward_scratch;
+        const Rows rows = run.forward(q, source, layout, forward_scratch);
+        const bool copies = source.needs_copy(plan.compute);
+        const std::int64_t promised =
+            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), staged);
+        std::vector<std::size_t> taken = forward_scratch.sizes();
+        const auto largest = static_cast<std::int64_t>(std::ranges::max(taken));
+        EXPECT_LE(largest, promised);
+        if (layout.tiles().count() >= plan::tiles_per_group(plan, copies)) {
+          EXPECT_EQ(largest, promised);
+        }
+        run.backward(q, source, rows, dout, layout, backward_scratch);
+        taken = backward_scratch.sizes();
+        const auto task = static_cast<std::size_t>(
+            run::backward_scratch(plan, std::min<std::int64_t>(length, 1024), 0, staged));
+        EXPECT_EQ(std::ranges::count(taken, task), 1) << name_of(type) << " " << length;
       }
-      run.backward(q, source, rows, dout, layout, backward_scratch);
-      taken = backward_scratch.sizes();
-      const auto task = static_cast<std::size_t>(
-          run::backward_scratch(plan, std::min<std::int64_t>(length, 1024), 0));
-      EXPECT_EQ(std::ranges::count(taken, task), 1) << name_of(type) << " " << length;
     }
-  }
 }
 
 }  // namespace

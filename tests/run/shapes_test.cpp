@@ -17,14 +17,14 @@ using test::mods_of;
 using test::Random;
 using test::Rows;
 
-struct Spec {
+struct ShapeSpec {
   std::int64_t batch = 1, heads = 2, key_batch = 1, key_heads = 2, queries = 30, keys = 70, dim = 8,
                value_dim = 8;
   DType q = DType::f32, k = DType::f32, v = DType::f32;
 };
 
 // As the definition has it in f64, in the layout that a call would choose and in another one.
-void expect_definition(const ForwardRun& run, const Spec& s, std::uint64_t seed) {
+void expect_definition(const ForwardRun& run, const ShapeSpec& s, std::uint64_t seed) {
   SCOPED_TRACE(fmt::format("q {} [{}, {}, {}, {}], k {} [{}, {}, {}], v {} {}", name_of(s.q),
                            s.batch, s.heads, s.queries, s.dim, name_of(s.k), s.key_batch,
                            s.key_heads, s.keys, name_of(s.v), s.value_dim));
@@ -77,7 +77,7 @@ TEST(ForwardShapes, HeadDimsOfOtherTypes) {
   std::uint64_t seed = 0;
   for (const DType type : {DType::f64, DType::bf16, DType::f16}) {
     for (const std::int64_t dim : {1, 3, 15, 17, 64, 130, 512}) {
-      const Spec spec{
+      const ShapeSpec spec{
           .queries = 24, .dim = dim, .value_dim = dim % 7 + 1, .q = type, .k = type, .v = type};
       expect_definition(run, spec, ++seed);
       if (HasFatalFailure()) return;

@@ -7,6 +7,7 @@
 #include "placed.h"
 #include "printers.h"
 #include "random_mods.h"
+#include "special_values.h"
 
 namespace treadle {
 namespace {
@@ -20,11 +21,11 @@ using test::random_int;
 using test::random_tensor;
 using test::Rows;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+using test::inf;
+using test::nan;
 
 void sprinkle(Random& random, const View& view, double share) {
-  constexpr std::array values{infinity, -infinity, nan};
+  constexpr std::array values{inf, -inf, nan};
   test::for_each_element(view, [&](std::int64_t at) {
     if (chance(random, share))
       base::store_double(view.data(), view.dtype(), at, one_of(random, values));
@@ -47,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, Sprinkled,
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Masks that hide most, so that most rows see nothing special.
-std::vector<MaskMod> masks() {
+std::vector<MaskMod> special_masks() {
   return {{},
           mods::causal_lower_right(60, 1200),
           mods::window(20),
@@ -77,7 +78,7 @@ TEST_P(Sprinkled, LikeTheDefinition) {
     const ForwardRun run(mods_of(seed % 3 == 0   ? ScoreMod()
                                  : seed % 3 == 1 ? bias
                                                  : capped,
-                                 masks()[seed % masks().size()]));
+                                 special_masks()[seed % special_masks().size()]));
     const Inputs inputs{q, k, v};
     const layout::Extent extent = test::extent_of(inputs);
     const Rows got = run(inputs, 0.5, run.build(extent, {}, 24), *serial_executor());
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Types, OneSpecial,
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST_P(OneSpecial, Query) {
-  for (const double x : {nan, infinity, -infinity}) {
+  for (const double x : {nan, inf, -inf}) {
     Tensor spoilt = q.clone();
     put(spoilt, {0, 0, 31, 2}, x);
     const Rows got = run({spoilt, k, v}, 0.5);
@@ -179,7 +180,7 @@ TEST_P(OneSpecial, Key) {
 }
 
 TEST_P(OneSpecial, Value) {
-  for (const double x : {nan, infinity, -infinity}) {
+  for (const double x : {nan, inf, -inf}) {
     for (const std::int64_t key : {17, 1017, 2067}) {
       Tensor spoilt = v.clone();
       put(spoilt, {0, 0, key, 1}, x);
@@ -228,7 +229,7 @@ TEST_P(OneSpecial, HiddenFromAll) {
   Tensor bad_k = k.clone(), bad_v = v.clone();
   for (std::int64_t key = 1; key < 2100; key += 3) {
     put(bad_k, {0, 0, key, 1}, nan);
-    put(bad_v, {0, 0, key, 2}, infinity);
+    put(bad_v, {0, 0, key, 2}, inf);
     put(bad_v, {0, 0, key, 0}, nan);
   }
   EXPECT_TRUE(same_rows(half({q, bad_k, bad_v}, 0.5), before));
@@ -251,8 +252,8 @@ TEST(SpecialRows, ThatSeeNothing) {
   const Rows got = run({q, k, v}, 0.5);
   for (std::int64_t m = 0; m < 40; ++m) {
     if (m % 3 == 0) continue;
-    EXPECT_EQ(got.lse.at<float>({0, 0, m}), -infinity);
-    EXPECT_EQ(got.max.at<float>({0, 0, m}), -infinity);
+    EXPECT_EQ(got.lse.at<float>({0, 0, m}), -inf);
+    EXPECT_EQ(got.max.at<float>({0, 0, m}), -inf);
     for (std::int64_t d = 0; d < 3; ++d) {
       EXPECT_EQ(got.out.at<float>({0, 0, m, d}), 0);
       EXPECT_FALSE(std::signbit(got.out.at<float>({0, 0, m, d})));

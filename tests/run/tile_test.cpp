@@ -8,10 +8,12 @@
 #include <random>
 #include <vector>
 
+#include "special_values.h"
+
 namespace treadle::run {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+using test::inf;
 
 // One tile's state and its memory.
 template <class F>
@@ -44,7 +46,7 @@ struct Held {
   void see(std::int64_t lane, F score, F value) {
     const F old = state.maximum[lane];
     const F now = std::max(old, score);
-    const F keep = old == -infinity ? 0 : std::exp2(std::ceil(old) - std::ceil(now));
+    const F keep = old == -inf ? 0 : std::exp2(std::ceil(old) - std::ceil(now));
     const F weight = std::exp2(score - std::ceil(now));
     state.maximum[lane] = now;
     state.weight[lane] = state.weight[lane] * keep + weight;
@@ -57,8 +59,8 @@ struct Held {
 
 template <class F>
 class TileStates : public testing::Test {};
-using Floats = testing::Types<float, double>;
-TYPED_TEST_SUITE(TileStates, Floats);
+using ComputeTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(TileStates, ComputeTypes);
 
 TYPED_TEST(TileStates, AreCarvedWithoutOverlapAndAligned) {
   std::vector<std::byte> memory(1 << 16);
@@ -83,7 +85,7 @@ TYPED_TEST(TileStates, ClearHasSeenNothing) {
   held.see(2, 1, 1);
   held.state.clear(8, 3);
   for (std::int64_t i = 0; i < 8; ++i) {
-    EXPECT_EQ(held.state.maximum[i], -infinity);
+    EXPECT_EQ(held.state.maximum[i], -inf);
     EXPECT_EQ(held.state.weight[i], 0);
   }
   for (std::int64_t i = 0; i < 24; ++i) EXPECT_EQ(held.state.sums[i], 0);
@@ -137,7 +139,7 @@ TYPED_TEST(TileStates, MergeOfNothingAndNothing) {
   Held<TypeParam> a(3, 2), b(3, 2);
   merge(a.state, b.state, 3, 2);
   for (std::int64_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(a.state.maximum[i], -infinity);
+    EXPECT_EQ(a.state.maximum[i], -inf);
     EXPECT_EQ(a.state.weight[i], 0);
   }
   for (std::int64_t i = 0; i < 6; ++i) EXPECT_EQ(a.state.sums[i], 0);
@@ -181,10 +183,10 @@ TYPED_TEST(TileStates, MergeKeepsNan) {
 TYPED_TEST(TileStates, MergeWithAnInfiniteScore) {
   Held<TypeParam> a(1, 1), b(1, 1);
   a.see(0, 1, 1);
-  b.state.maximum[0] = infinity;
+  b.state.maximum[0] = inf;
   b.state.weight[0] = b.state.sums[0] = std::numeric_limits<TypeParam>::quiet_NaN();
   merge(a.state, b.state, 1, 1);
-  EXPECT_EQ(a.state.maximum[0], infinity);
+  EXPECT_EQ(a.state.maximum[0], inf);
   EXPECT_TRUE(std::isnan(a.state.weight[0]));
 }
 

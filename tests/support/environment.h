@@ -1,4 +1,4 @@
-// An environment variable, for the length of a test.
+// An environment variable, for the length of a test. Treadle reads it again, before and after.
 //
 //   const Environment dump("TREADLE_DUMP", "time");   // nullptr: not set
 #pragma once
@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <utility>
+
+#include "base/environment.h"
 
 namespace treadle::test {
 
@@ -27,6 +29,7 @@ class Environment {
     } else {
       setenv(name_.c_str(), value, 1);
     }
+    base::forget_variables();
   }
 
   std::string name_;

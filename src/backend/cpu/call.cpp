@@ -20,17 +20,17 @@ namespace treadle::backend::cpu {
 namespace {
 
 // Compiles what a layout needs and no call before needed: all at once, on all threads.
-void compile(const std::vector<std::function<void()>>& missing, Executor& executor) {
-  base::parallel_for(executor, static_cast<std::int64_t>(missing.size()),
+void compile(const std::vector<std::function<void()>>& missing, const base::Workers& workers) {
+  base::parallel_for(workers, static_cast<std::int64_t>(missing.size()),
                      [&](std::int64_t i) { missing[static_cast<std::size_t>(i)](); });
 }
 
 plan::ScheduleOptions schedule_options(const plan::TilePlan& widest, const run::KeySource& keys,
-                                       const Executor& executor) {
+                                       const base::Workers& workers) {
   return {.key_heads = keys.heads(),
           .most_queries = widest.width(),
           .tiles_per_group = plan::tiles_per_group(widest, keys.needs_copy(widest.compute)),
-          .threads = executor.threads(),
+          .threads = workers.threads(),
           .chunk = plan::chunk_length(keys.positions().end),
           .weights = plan::tile_weights(widest.target, widest.compute)};
 }
@@ -40,16 +40,16 @@ plan::ScheduleOptions schedule_options(const plan::TilePlan& widest, const run::
 void Cpu::forward(const ForwardRequest& call) const {
   if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty()) return;
   const Layout held =
-      call.layout.empty() ? layout(call.sizes, call.bound, call.executor) : call.layout;
+      call.layout.empty() ? layout(call.sizes, call.bound, call.workers) : call.layout;
   const layout::Layout& layout = held.held()->layout;
   const CallFacts facts = find_forward_facts(program_, forms_, call.bound, layout);
   const auto kernels = kernels_.forward(kind_of(call, facts));
-  compile(needed(*kernels, layout), call.executor);
+  compile(needed(*kernels, layout), call.workers);
   const ForwardMemory memory(call, forms_, facts.checked());
-  const plan::Schedule schedule = plan::schedule(
-      layout, schedule_options(kernels->widest().plan, memory.keys(), call.executor));
-  const auto poisoned = run::forward(*kernels, memory.problem(call, layout), schedule,
-                                     call.executor, process().scratch);
+  const plan::Schedule schedule =
+      plan::schedule(layout, schedule_options(kernels->widest().plan, memory.keys(), call.workers));
+  const auto poisoned = run::forward(*kernels, memory.problem(call, layout), schedule, call.workers,
+                                     process().scratch);
   if (poisoned) explain(call, layout, *poisoned);
   memory.deliver();
 }
@@ -59,28 +59,25 @@ void Cpu::backward(const BackwardRequest& call) const {
       call.sizes.keys.empty())
     return fill_with_zeros(call.results);
   const Layout held =
-      call.layout.empty() ? layout(call.sizes, call.bound, call.executor) : call.layout;
+      call.layout.empty() ? layout(call.sizes, call.bound, call.workers) : call.layout;
   const layout::Layout& layout = held.held()->layout;
   const CallFacts facts = find_backward_facts(program_, forms_, call.bound, layout);
   const auto kernels = kernels_.backward(
       {.forward = kind_of(call, facts),
        .derivative_facts = facts.derivative,
        .vectors = plan::vectors_for(target_, call.sizes.compute, layout.tiles().height())});
-  compile(needed(*kernels, layout), call.executor);
-  const BackwardMemory memory(call, program_, forms_, facts.checked());
-  const plan::BackwardSchedule schedule = plan::schedule_backward(
-      call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys, memory.reaches());
-  const run::BackwardDone done = run::backward(*kernels, memory.problem(call, layout), schedule,
-                                               call.executor, process().scratch);
-  if (done.poisoned) explain(call, layout, *done.poisoned);
-  if (!done.nan) return memory.deliver();
-  // Which elements are NaN is not decided by kernels that multiply hidden pairs with zero.
-  // The mask is all that the reference needs to know, unless keys were listed.
-  const Layout none;
-  const Request plain{call.name,    call.sizes, call.inputs,
-                      call.scale,   call.bound, held.held()->listed ? call.layout : none,
-                      call.executor};
-  exact_->backward({plain, call.saved, call.dout, call.dlse, call.results});
+  compile(needed(*kernels, layout), call.workers);
+  // A NaN may have come from a hidden pair that was multiplied with zero: then once more, exactly.
+  for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
+    const BackwardMemory memory(call, program_, forms_, facts.checked());
+    const plan::BackwardSchedule schedule = plan::schedule_backward(
+        call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys, memory.reaches());
+    const run::BackwardDone done = run::backward(*kernels, memory.problem(call, layout), schedule,
+                                                 nonfinite, call.workers, process().scratch);
+    if (done.nan && nonfinite == run::Nonfinite::fast) continue;
+    if (done.poisoned) explain(call, layout, *done.poisoned);
+    return memory.deliver();
+  }
 }
 
 }  // namespace treadle::backend::cpu

@@ -14,7 +14,12 @@ struct CallFacts {
   plan::ModFacts score, mask, derivative;
 
   // Whether the call may fail at a pair.
-  [[nodiscard]] bool checked() const { return score.checked || mask.checked || derivative.checked; }
+  [[nodiscard]] bool checked() const {
+    const auto is_checked = [](const plan::ModFacts& facts) {
+      return facts.reads == plan::Reads::checked;
+    };
+    return is_checked(score) || is_checked(mask) || is_checked(derivative);
+  }
 };
 
 // The program as kernels evaluate it.

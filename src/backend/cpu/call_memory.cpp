@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "base/copy.h"
 #include "plan/capture_descriptors.h"
 
 namespace treadle::backend::cpu {
@@ -111,8 +110,7 @@ BackwardMemory::BackwardMemory(const BackwardRequest& call, const Program& progr
       dq_(rows_at(call.results.dq, private_)),
       dk_(rows_at(call.results.dk, private_)),
       dv_(rows_at(call.results.dv, private_)),
-      captures_(program.derivative, call.results.captures, call.sizes.compute, !private_,
-                call.executor),
+      captures_(program.derivative, call.results.captures, call.sizes.compute, !private_),
       q_(call.inputs.q),
       k_(call.inputs.k),
       v_(call.inputs.v),
@@ -152,11 +150,11 @@ void BackwardMemory::deliver() const {
 }
 
 void fill_with_zeros(const BackwardViews& results) {
-  const auto clear = [](const View& view) { base::copy(view, Tensor(view.dtype(), view.shape())); };
-  clear(results.dq);
-  clear(results.dk);
-  clear(results.dv);
-  for (const CaptureView& capture : results.captures) clear(capture.gradient);
+  std::vector<PlacedResult> zeros;
+  zeros.reserve(3 + results.captures.size());
+  for (const View* view : {&results.dq, &results.dk, &results.dv}) zeros.emplace_back(*view, true);
+  for (const CaptureView& capture : results.captures) zeros.emplace_back(capture.gradient, true);
+  for (const PlacedResult& result : zeros) result.deliver();
 }
 
 }  // namespace treadle::backend::cpu

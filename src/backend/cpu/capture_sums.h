@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "backend/cpu/placed.h"
 #include "ir/joint.h"
 #include "run/backward.h"
 #include "treadle/attention.h"
@@ -10,11 +11,12 @@
 namespace treadle::backend::cpu {
 
 // Sums are contiguous and of the type of the computation: in the result itself where that is so and
-// `direct` allows it, else in private memory until they are delivered. All begin with zeros.
+// `direct` allows it, else in private memory until they are delivered. Those in private memory
+// begin with zeros, the others are cleared when the call runs.
 class CaptureSums {
  public:
   CaptureSums(const ir::Joint& joint, const std::vector<CaptureView>& wanted, DType compute,
-              bool direct, Executor& executor);
+              bool direct);
 
   [[nodiscard]] const std::vector<run::CapturedSum>& sums() const { return sums_; }
   // Of the gradients, in elements, contribution after contribution.
@@ -22,10 +24,9 @@ class CaptureSums {
   void deliver() const;
 
  private:
-  const std::vector<CaptureView>& wanted_;
   std::vector<run::CapturedSum> sums_;
   std::vector<std::int64_t> strides_;
-  std::vector<Tensor> tensors_;  // empty where the sum is the result
+  std::vector<PlacedResult> results_;
 };
 
 }  // namespace treadle::backend::cpu

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "layout/build.h"
 #include "layout/choose.h"
+#include "plan/mod_plan.h"
 #include "run/backward.h"
 #include "run/forward.h"
 #include "run/poison.h"
@@ -41,31 +42,32 @@ plan::Target target_named(const std::string& name) {
   return wanted;
 }
 
-Cpu::Cpu(Program program, const std::string& target, std::unique_ptr<const Backend> exact)
+Cpu::Cpu(Program program, const std::string& target)
     : program_(std::move(program)),
       forms_(forms_of(program_)),
       target_(target_named(target)),
-      exact_(std::move(exact)),
+      most_staged_(plan::most_staged_bytes(forms_.score.graph) +
+                   plan::most_staged_bytes(program_.mask)),
       kernels_(process().engine, program_, forms_) {}
 
-Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, Executor& executor) const {
+Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
   const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
   const layout::Mask mask{program_.mask, bound.mask};
   const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
-  const layout::Choice choice = layout::choose_order(mask, extent, weights, executor);
+  const layout::Choice choice = layout::choose_order(mask, extent, weights, workers);
   const layout::Tiles tiles(choice.order, extent.queries, choice.height);
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build(mask, extent, tiles, executor);
+  held->layout = layout::build(mask, extent, tiles, workers);
   held->mask = program_.mask.hash();
   show("runs per tile", held->layout);
   return Layout(std::move(held));
 }
 
 Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bindings& bound,
-                          Executor& executor) const {
+                          const base::Workers& workers) const {
   const layout::Tiles tiles = layout::tiles_for(listed, plan::tile_weights(target_, sizes.compute));
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, executor);
+  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, workers);
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
   show("listed keys per tile", held->layout);
@@ -75,19 +77,21 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
 std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
   const plan::TilePlan plan =
       plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, plan::most_vectors);
-  return run::forward_scratch(plan, plan::tiles_per_group(plan, true));
+  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_staged_);
 }
 
 std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   const auto contributions = static_cast<std::int64_t>(program_.derivative.contributions.size());
   const std::int64_t keys =
       plan::schedule_backward(sizes.key_batch, sizes.key_heads, sizes.keys, {}).longest;
+  const std::int64_t staged =
+      most_staged_ + (forms_.derives ? plan::most_staged_bytes(program_.derivative.graph) : 0);
   // Tiles of fewer vectors come in larger groups.
   std::int64_t most = 0;
   for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
     const plan::TilePlan plan =
         plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, vectors);
-    most = std::max(most, run::backward_scratch(plan, keys, contributions));
+    most = std::max(most, run::backward_scratch(plan, keys, contributions, staged));
   }
   return most;
 }
@@ -97,6 +101,7 @@ void Cpu::explain(const Request& call, const layout::Layout& layout,
   run::report({.q = call.inputs.q,
                .k = call.inputs.k,
                .scale = call.scale,
+               .compute = call.sizes.compute,
                .score_mod = program_.score_mod,
                .score_memory = call.bound.score_mod,
                .mask = program_.mask,
@@ -117,14 +122,15 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
           .mask_facts = facts.mask};
 }
 
-std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target,
-                                        std::unique_ptr<const Backend> exact) {
-  return std::make_unique<Cpu>(program, target, std::move(exact));
+std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {
+  return std::make_unique<Cpu>(program, target);
 }
 
 std::int64_t kernels_made() {
   const jit::EngineStatistics seen = process().engine.statistics();
   return seen.compiled + seen.disk_hits;
 }
+
+std::int64_t release_memory() { return process().scratch.release(); }
 
 }  // namespace treadle::backend::cpu

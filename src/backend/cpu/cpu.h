@@ -15,12 +15,13 @@ namespace treadle::backend::cpu {
 class Cpu final : public Backend {
  public:
   // See make_cpu.h.
-  Cpu(Program program, const std::string& target, std::unique_ptr<const Backend> exact);
+  Cpu(Program program, const std::string& target);
 
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
-                              Executor& executor) const override;
+                              const base::Workers& workers) const override;
   [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
-                                     const Bindings& bound, Executor& executor) const override;
+                                     const Bindings& bound,
+                                     const base::Workers& workers) const override;
   void forward(const ForwardRequest& call) const override;
   void backward(const BackwardRequest& call) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
@@ -34,7 +35,7 @@ class Cpu final : public Backend {
   const Program program_;
   const Forms forms_;
   const plan::Target target_;
-  const std::unique_ptr<const Backend> exact_;
+  const std::int64_t most_staged_;  // bytes of staged reads for each key and query, forward
   mutable KernelSets kernels_;
 };
 

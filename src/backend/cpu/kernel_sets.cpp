@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/dump.h"
+#include "plan/mod_plan.h"
 #include "plan/separable.h"
 
 namespace treadle::backend::cpu {
@@ -52,10 +53,18 @@ plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
           .exact_nonfinite = variant.exact_nonfinite};
 }
 
+std::int64_t KernelSets::staged_bytes(const ForwardKind& kind) const {
+  std::int64_t bytes = 0;
+  if (forms_.score.kind != plan::ScoreForm::Kind::plain)
+    bytes += plan::staged_bytes(plan::plan_mod(forms_.score.graph, kind.score_facts));
+  return bytes + plan::staged_bytes(plan::plan_mod(program_.mask, kind.mask_facts));
+}
+
 std::shared_ptr<const run::ForwardKernels> KernelSets::make(const ForwardKind& kind) const {
   auto kernels = std::make_shared<run::ForwardKernels>();
   kernels->compute = kind.compute;
   kernels->query_factor = forms_.score.factor();
+  kernels->staged = staged_bytes(kind);
   for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
     run::ForwardKernels::OfTile& tile = kernels->tiles[static_cast<std::size_t>(vectors - 1)];
     tile.plan = plan_of(kind, vectors);
@@ -92,11 +101,17 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
   const plan::TilePlan plan = plan_of(forward, kind.vectors);
   kernels->plan = plan;
   kernels->query_factor = forms_.score.factor();
-  for (const ir::Contribution& contribution : program_.derivative.contributions) {
-    kernels->separable.push_back(plan::is_separable(program_.derivative.graph, contribution));
+  kernels->staged = staged_bytes(forward);
+  if (forms_.derives) {
+    kernels->staged +=
+        plan::staged_bytes(plan::plan_mod(program_.derivative.graph, kind.derivative_facts));
   }
-  const auto block = [&](run::LazyKernel<plan::BackwardKernelArgs>& kernel, bool masked) {
-    set(kernel, engine_, [this, kind, plan, masked] {
+  const ir::Joint& derivative = program_.derivative;
+  kernels->separable = plan::separable_contributions(
+      derivative.graph, plan::dependences(derivative.graph), derivative.contributions);
+  const auto block = [&](run::LazyKernel<plan::BackwardKernelArgs>& kernel, bool masked,
+                         bool exact) {
+    set(kernel, engine_, [this, kind, plan, masked, exact] {
       return plan::BackwardKernelSpec{.plan = plan,
                                       .score = forms_.score,
                                       .score_facts = kind.forward.score_facts,
@@ -104,15 +119,25 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
                                       .derivative_facts = kind.derivative_facts,
                                       .masked = masked,
                                       .mask = masked ? program_.mask : ir::Graph(),
-                                      .mask_facts = kind.forward.mask_facts};
+                                      .mask_facts = kind.forward.mask_facts,
+                                      .exact_nonfinite = exact};
     });
   };
-  block(kernels->full, false);
-  block(kernels->masked, true);
+  block(kernels->full, false, false);
+  block(kernels->masked, true, false);
+  block(kernels->exact_full, false, true);
+  block(kernels->exact_masked, true, true);
   kernels->dk_spec = plan::plan_reduce(plan, forward.dim);
   kernels->dv_spec = plan::plan_reduce(plan, forward.value_dim);
-  set(kernels->sum_dk, engine_, [spec = kernels->dk_spec] { return spec; });
-  set(kernels->sum_dv, engine_, [spec = kernels->dv_spec] { return spec; });
+  const auto sum = [&](run::LazyKernel<plan::ReduceArgs>& kernel, plan::ReduceSpec spec,
+                       bool exact) {
+    spec.skip_hidden = exact;
+    set(kernel, engine_, [spec] { return spec; });
+  };
+  sum(kernels->sum_dk, kernels->dk_spec, false);
+  sum(kernels->sum_dv, kernels->dv_spec, false);
+  sum(kernels->exact_sum_dk, kernels->dk_spec, true);
+  sum(kernels->exact_sum_dv, kernels->dv_spec, true);
   const std::int64_t row = plan::padded(plan, forward.dim);
   const std::int64_t value_row = plan::padded(plan, forward.value_dim);
   set_transpose(kernels->queries_to_lanes, engine_, transpose_spec(plan, forward.dim, row, false));
@@ -133,17 +158,29 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
 }
 
 template <class Kind, class Kernels>
-std::shared_ptr<const Kernels> KernelSets::find_or_make(std::vector<Known<Kind, Kernels>>& known,
+std::shared_ptr<const Kernels> KernelSets::find_or_make(std::list<Known<Kind, Kernels>>& known,
                                                         const Kind& kind) {
-  const auto find = [&] { return std::ranges::find(known, kind, &Known<Kind, Kernels>::kind); };
+  const auto find = [&]() -> std::shared_ptr<const Kernels> {
+    const auto found = std::ranges::find(known, kind, &Known<Kind, Kernels>::kind);
+    if (found == known.end()) return nullptr;
+    found->last_asked = ++asked_;
+    return found->kernels;
+  };
   {
     const std::shared_lock lock(mutex_);
-    if (const auto found = find(); found != known.end()) return found->kernels;
+    if (auto found = find()) return found;
   }
   std::shared_ptr<const Kernels> made = make(kind);
+  std::shared_ptr<const Kernels> superfluous;  // freed without the lock
   const std::unique_lock lock(mutex_);
-  if (const auto found = find(); found != known.end()) return found->kernels;
-  known.push_back({kind, made});
+  if (auto found = find()) return found;
+  known.emplace_back(kind, made, ++asked_);
+  if (known.size() > most_kinds) {
+    const auto oldest = std::ranges::min_element(
+        known, {}, [](const Known<Kind, Kernels>& one) { return one.last_asked.load(); });
+    superfluous = std::move(oldest->kernels);
+    known.erase(oldest);
+  }
   return made;
 }
 

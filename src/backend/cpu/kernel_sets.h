@@ -1,9 +1,14 @@
 // The kernels of calls, by everything that their code depends on: compiled once, then found.
+//
+// A compiled function keeps those of the kinds of calls that it saw last. Head dims, types and facts
+// make a kind, lengths do not, so a program rarely has more than a few.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <list>
 #include <memory>
 #include <shared_mutex>
-#include <vector>
 
 #include "backend/cpu/call_facts.h"
 #include "jit/engine.h"
@@ -42,6 +47,9 @@ plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
 
 class KernelSets {
  public:
+  // Of forward and of backward calls, each.
+  static constexpr std::size_t most_kinds = 32;
+
   // All of them outlive this.
   KernelSets(jit::Engine& engine, const Program& program, const Forms& forms)
       : engine_(engine), program_(program), forms_(forms) {}
@@ -51,6 +59,8 @@ class KernelSets {
   std::shared_ptr<const run::BackwardKernels> backward(const BackwardKind& kind);
 
  private:
+  // Of reads that are staged, for each key of a block and query of a tile.
+  [[nodiscard]] std::int64_t staged_bytes(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::ForwardKernels> make(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::BackwardKernels> make(const BackwardKind& kind) const;
 
@@ -58,17 +68,19 @@ class KernelSets {
   struct Known {
     Kind kind;
     std::shared_ptr<const Kernels> kernels;
+    std::atomic<std::uint64_t> last_asked;  // in the order of asking
   };
   template <class Kind, class Kernels>
-  std::shared_ptr<const Kernels> find_or_make(std::vector<Known<Kind, Kernels>>& known,
+  std::shared_ptr<const Kernels> find_or_make(std::list<Known<Kind, Kernels>>& known,
                                               const Kind& kind);
 
   jit::Engine& engine_;
   const Program& program_;
   const Forms& forms_;
   std::shared_mutex mutex_;
-  std::vector<Known<ForwardKind, run::ForwardKernels>> forward_;
-  std::vector<Known<BackwardKind, run::BackwardKernels>> backward_;
+  std::list<Known<ForwardKind, run::ForwardKernels>> forward_;
+  std::list<Known<BackwardKind, run::BackwardKernels>> backward_;
+  std::atomic<std::uint64_t> asked_ = 0;
 };
 
 }  // namespace treadle::backend::cpu

@@ -30,14 +30,16 @@ RowInput::RowInput(const ConstView& given) : view_(given) {
   view_ = copy_;
 }
 
-PlacedResult::PlacedResult(const View& wanted, bool in_private) : wanted_(wanted), now_(wanted) {
+PlacedResult::PlacedResult(const View& wanted, bool in_private, DType type)
+    : wanted_(wanted), now_(wanted) {
   if (!in_private) return;
-  tensor_ = Tensor(wanted.dtype(), wanted.shape());
+  tensor_ = Tensor(type, wanted.shape());
   now_ = tensor_;
+  computed_ = now_;
 }
 
 void PlacedResult::deliver() const {
-  if (now_.data() != wanted_.data()) base::copy(wanted_, now_);
+  if (now_.data() != wanted_.data()) base::copy(wanted_, computed_);
 }
 
 }  // namespace treadle::backend::cpu

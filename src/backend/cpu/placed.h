@@ -39,13 +39,19 @@ class RowInput {
 // A result, computed in its own place or in private memory until it is delivered.
 class PlacedResult {
  public:
-  PlacedResult(const View& wanted, bool in_private);
+  PlacedResult(const View& wanted, bool in_private)
+      : PlacedResult(wanted, in_private, wanted.dtype()) {}
+  // In memory of another type, which is contiguous and holds zeros.
+  PlacedResult(const View& wanted, bool in_private, DType type);
+
   [[nodiscard]] const View& view() const { return now_; }
+  // Needs no memory, so that of several results all are delivered or none.
   void deliver() const;
 
  private:
   View wanted_, now_;
   Tensor tensor_;
+  ConstView computed_;  // of tensor_
 };
 
 }  // namespace treadle::backend::cpu

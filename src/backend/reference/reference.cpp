@@ -17,11 +17,12 @@ class Reference final : public Backend {
  public:
   explicit Reference(const Program& program) : program_(program) {}
 
-  [[nodiscard]] Layout layout(const Sizes&, const Bindings&, Executor&) const override {
+  [[nodiscard]] Layout layout(const Sizes&, const Bindings&, const base::Workers&) const override {
     base::fail("layout: the reference has no use for a layout; Backend::cpu has");
   }
   [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
-                                     const Bindings& bound, Executor& executor) const override;
+                                     const Bindings& bound,
+                                     const base::Workers& workers) const override;
   void forward(const ForwardRequest& request) const override;
   void backward(const BackwardRequest& request) const override;
 
@@ -44,12 +45,12 @@ class Reference final : public Backend {
 };
 
 Layout Reference::listed_layout(layout::Selection listed, const Sizes&, const Bindings& bound,
-                                Executor& executor) const {
+                                const base::Workers& workers) const {
   const std::int64_t block = listed.query_block();
   const layout::Tiles tiles({.kind = layout::Order::Kind::blocks, .modulus = block},
                             listed.extent().queries, block);
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, executor);
+  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, workers);
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
   return Layout(std::move(held));
@@ -74,10 +75,11 @@ Reference::Posed Reference::pose(const Request& request) const {
 
 void Reference::forward(const ForwardRequest& request) const {
   const Posed posed = pose(request);
-  const dense::Forward done = dense::forward(posed.problem, request.executor);
-  base::copy(request.results.out, done.out);
-  if (request.results.lse) base::copy(*request.results.lse, done.lse);
-  if (request.results.max) base::copy(*request.results.max, done.max);
+  const dense::Forward done = dense::forward(posed.problem, request.workers);
+  const ConstView out = done.out, lse = done.lse, max = done.max;  // need memory, copies do not
+  base::copy(request.results.out, out);
+  if (request.results.lse) base::copy(*request.results.lse, lse);
+  if (request.results.max) base::copy(*request.results.max, max);
 }
 
 void Reference::backward(const BackwardRequest& request) const {
@@ -97,12 +99,14 @@ void Reference::backward(const BackwardRequest& request) const {
                                                 .lse = request.saved.lse,
                                                 .dout = request.dout,
                                                 .dlse = request.dlse},
-                                               derivative, request.executor);
-  base::copy(results.dq, done.dq);
-  base::copy(results.dk, done.dk);
-  base::copy(results.dv, done.dv);
+                                               derivative, request.workers);
+  const ConstView dq = done.dq, dk = done.dk, dv = done.dv;  // need memory, copies do not
+  const std::vector<ConstView> captured(done.captured.begin(), done.captured.end());
+  base::copy(results.dq, dq);
+  base::copy(results.dk, dk);
+  base::copy(results.dv, dv);
   for (std::size_t i = 0; i < results.captures.size(); ++i)
-    base::copy(results.captures[i].gradient, done.captured[i]);
+    base::copy(results.captures[i].gradient, captured[i]);
 }
 
 }  // namespace

@@ -252,11 +252,11 @@ Value* Arithmetic::shift(Op op, Value* a, Value* by) {
       a, build_.CreateSelect(inside, by, ::llvm::ConstantInt::get(type, bits - 1)));
 }
 
-// Where integers are known to fit 32 bits, nothing saturates. In checked kernels that is known only
-// of values that are not poisoned.
+// Where integers are known to fit 32 bits whatever captures hold, nothing saturates. In checked
+// kernels that is known only of values that are not poisoned.
 Value* Arithmetic::to_integer(Value* a) {
   ::llvm::Type* type = shaped(integer(), a);
-  if (!narrow_ || checked_) {
+  if (!narrow_ || reads_ != plan::Reads::proven) {
     return build_.CreateIntrinsic(::llvm::Intrinsic::fptosi_sat, {type, a->getType()}, {a});
   }
   Value* zero = ::llvm::ConstantFP::get(a->getType(), 0.0);
@@ -272,7 +272,7 @@ Value* Arithmetic::either(Value* a, Value* b) {
 
 // The rules of ir/interpret_poison.cpp. Null: never.
 Value* Arithmetic::poison(const ir::Node& node, std::span<const Result> in) {
-  if (!checked_) return nullptr;
+  if (!checked()) return nullptr;
   Value* any = nullptr;
   for (const Result& operand : in) any = either(any, operand.poison);
 

@@ -4,7 +4,7 @@
 //   Result sum = ops.apply(graph, id, {a, b});     // id is an add
 //
 // Operands may be scalars or vectors of build.lanes(); the result is a vector if one of them is.
-// Integers are i32 if all of the graph's fit (facts.narrow), else i64. With facts.checked values
+// Integers are i32 if all of the graph's fit (facts.narrow), else i64. With Reads::checked values
 // carry poison.
 #pragma once
 
@@ -20,10 +20,10 @@ class Arithmetic {
   using Result = ModEmitter::Result;
 
   Arithmetic(Builder& build, const plan::ModFacts& facts, DType real)
-      : build_(build), narrow_(facts.narrow), checked_(facts.checked), real_(real) {}
+      : build_(build), narrow_(facts.narrow), reads_(facts.reads), real_(real) {}
 
   [[nodiscard]] Builder& build() { return build_; }
-  [[nodiscard]] bool checked() const { return checked_; }
+  [[nodiscard]] bool checked() const { return reads_ == plan::Reads::checked; }
   [[nodiscard]] bool narrow() const { return narrow_; }
 
   // The types of scalars.
@@ -63,7 +63,8 @@ class Arithmetic {
   void level(Values& values);
 
   Builder& build_;
-  bool narrow_, checked_;
+  bool narrow_;
+  plan::Reads reads_;
   DType real_;
 };
 

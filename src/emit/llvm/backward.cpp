@@ -9,7 +9,7 @@
 //   s   = K Q^T                                        multiply_queries
 //   dP  = V dO^T                                       multiply_dout
 //   s'  = log2(e) * mod(s)                             differentiate
-//   P   = 2^(s' - log2(e) * lse), 0 where hidden       differentiate
+//   P   = 2^(s' - log2(e) * lse), 0 where hidden       differentiate  (-0 if exact_nonfinite)
 //   dS  = P * (dP - delta), then through mod':         differentiate
 //         dscore = mod'(s) dS; contributions to captures' gradients
 //   dQ += K^T dS, still without the scale              add_keys
@@ -32,8 +32,8 @@
 namespace treadle::emit::llvm {
 namespace {
 
+using plan::BackwardKernelArgs;
 using plan::TileArgs;
-using Args = plan::BackwardKernelArgs;
 
 class BackwardEmitter {
  public:
@@ -54,7 +54,7 @@ class BackwardEmitter {
   };
   struct Rows {
     Value *probabilities = nullptr, *dscores = nullptr;  // addresses
-    Values lse2, delta;                                  // by vector
+    Values lse2, delta, takes_part;                      // by vector; the last if exact_nonfinite
   };
 
   void multiply_queries();
@@ -75,7 +75,7 @@ class BackwardEmitter {
   const plan::BackwardKernelSpec& spec_;
   const plan::TilePlan& plan_;
   plan::ModPlan derivative_;
-  KernelFunction<Args> kernel_;
+  KernelFunction<BackwardKernelArgs> kernel_;
   Builder& build_;
   TileEmitter tile_;
   Value *keys_, *dscores_;
@@ -90,7 +90,7 @@ BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
       keys_(tile_.args()[&TileArgs::keys]),
-      dscores_(kernel_.args()[&Args::dscores]) {}
+      dscores_(kernel_.args()[&BackwardKernelArgs::dscores]) {}
 
 Module BackwardEmitter::emit() && {
   multiply_queries();
@@ -101,14 +101,14 @@ Module BackwardEmitter::emit() && {
 }
 
 void BackwardEmitter::multiply_queries() {
-  Value* scores = kernel_.args()[&Args::probabilities];
+  Value* scores = kernel_.args()[&BackwardKernelArgs::probabilities];
   Value* queries = tile_.args()[&TileArgs::queries];
   multiply(build_, plan_,
            {.a = keys_, .b = queries, .c = scores, .keys = tile_.count(), .dim = plan_.dim});
 }
 
 void BackwardEmitter::multiply_dout() {
-  Value* dout = kernel_.args()[&Args::dout];
+  Value* dout = kernel_.args()[&BackwardKernelArgs::dout];
   Value* values = tile_.args()[&TileArgs::values];
   multiply(build_, plan_,
            {.a = values, .b = dout, .c = dscores_, .keys = tile_.count(), .dim = plan_.value_dim});
@@ -121,8 +121,8 @@ BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
                                tile_.args()[&TileArgs::score_captures]);
   }
   if (spec_.derives()) {
-    mods.derivative =
-        tile_.prepare(derivative_, plan_.compute, kernel_.args()[&Args::derivative_captures]);
+    mods.derivative = tile_.prepare(derivative_, plan_.compute,
+                                    kernel_.args()[&BackwardKernelArgs::derivative_captures]);
   }
   if (spec_.masked) {
     mods.mask = tile_.prepare(plan::plan_mod(spec_.mask, spec_.mask_facts), DType::f64,
@@ -133,11 +133,14 @@ BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
 
 BackwardEmitter::Rows BackwardEmitter::load_rows() {
   Rows rows;
-  rows.probabilities = kernel_.args()[&Args::probabilities];
-  rows.dscores = kernel_.args()[&Args::dscores];
+  rows.probabilities = kernel_.args()[&BackwardKernelArgs::probabilities];
+  rows.dscores = kernel_.args()[&BackwardKernelArgs::dscores];
   for (int v = 0; v < plan_.vectors; ++v) {
-    rows.lse2.push_back(tile_.load(kernel_.args()[&Args::lse2], v));
-    rows.delta.push_back(tile_.load(kernel_.args()[&Args::delta], v));
+    rows.lse2.push_back(tile_.load(kernel_.args()[&BackwardKernelArgs::lse2], v));
+    rows.delta.push_back(tile_.load(kernel_.args()[&BackwardKernelArgs::delta], v));
+    if (!spec_.exact_nonfinite) continue;
+    Value* takes_part = tile_.load(kernel_.args()[&BackwardKernelArgs::takes_part], v);
+    rows.takes_part.push_back(build_.CreateFCmpONE(takes_part, build_.numbers(0)));
   }
   return rows;
 }
@@ -176,9 +179,18 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
   if (mods.mask) {
     const ModEmitter::Result seen = mods.mask->pair(pair.v, nullptr).front();
     visible = build_.splat(seen.value);
-    probability = build_.CreateSelect(visible, probability, build_.numbers(0));
-    dscore = build_.CreateSelect(visible, dscore, build_.numbers(0));
     poison = tile_.visible_poison(poison, visible, seen.poison);
+  }
+  Value* hidden = build_.numbers(0);
+  if (spec_.exact_nonfinite) {
+    visible =
+        visible != nullptr ? build_.CreateAnd(visible, rows.takes_part[v]) : rows.takes_part[v];
+    hidden = build_.numbers(-0.0);
+    dscore = build_.CreateFAdd(dscore, build_.numbers(0));  // -0 becomes 0
+  }
+  if (visible != nullptr) {
+    probability = build_.CreateSelect(visible, probability, hidden);
+    dscore = build_.CreateSelect(visible, dscore, hidden);
   }
   build_.store(probability, probability_at);
   build_.store(dscore, dscore_at);
@@ -205,10 +217,10 @@ Value* BackwardEmitter::gradient_offset(const Outputs& outputs,
 // What the pair adds to the gradients of captures, and where; the caller adds it in order.
 void BackwardEmitter::store_contributions(const Outputs& outputs, Value* visible,
                                           const Pair& pair) {
-  Value* values = kernel_.args()[&Args::contribution_values];
-  Value* offsets = kernel_.args()[&Args::contribution_offsets];
-  Value* strides = kernel_.args()[&Args::gradient_strides];
-  Value* between = kernel_.args()[&Args::contribution_stride];
+  Value* values = kernel_.args()[&BackwardKernelArgs::contribution_values];
+  Value* offsets = kernel_.args()[&BackwardKernelArgs::contribution_offsets];
+  Value* strides = kernel_.args()[&BackwardKernelArgs::gradient_strides];
+  Value* between = kernel_.args()[&BackwardKernelArgs::contribution_stride];
   ::llvm::Type* int64 = build_.getInt64Ty();
   std::int64_t first_stride = 0;
   for (std::size_t c = 0; c < spec_.derivative.contributions.size(); ++c) {
@@ -242,8 +254,9 @@ void BackwardEmitter::store_contributions(const Outputs& outputs, Value* visible
 }
 
 void BackwardEmitter::add_keys() {
-  Value* dq = kernel_.args()[&Args::dq];
-  add(build_, plan_, {.a = keys_, .b = dscores_, .c = dq, .keys = tile_.count(), .dim = plan_.dim});
+  Value* dq = kernel_.args()[&BackwardKernelArgs::dq];
+  add(build_, plan_, {.a = keys_, .b = dscores_, .c = dq, .keys = tile_.count(), .dim = plan_.dim},
+      spec_.exact_nonfinite);
 }
 
 }  // namespace

@@ -79,6 +79,15 @@ Value* Captures::address(std::int32_t slot, const Indices& indices) {
   return offset == nullptr ? from.data : build_.CreateGEP(element(slot), from.data, offset);
 }
 
+// The index has one use: were its parts read from memory twice, it would still be inside.
+Value* Captures::clamped(std::int32_t slot, std::size_t axis, Value* index, Value* reach) {
+  Value* size = buffer(slot).sizes[axis];
+  if (reach == nullptr) reach = ::llvm::ConstantInt::get(size->getType(), 1);
+  Value* last = build_.CreateSub(size, reach);
+  if (index->getType()->isVectorTy()) last = build_.splat(last);
+  return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::umin, index, last);
+}
+
 Value* Captures::inside(const Buffer& buffer, const Indices& indices) {
   Value* all = build_.getTrue();
   for (std::size_t axis = 0; axis < indices.size(); ++axis) {
@@ -104,7 +113,10 @@ Value* Captures::zero_element() {
                                     build_.getInt64(0), name);
 }
 
-Captures::Result Captures::read(std::int32_t slot, const Indices& indices) {
+Captures::Result Captures::read(std::int32_t slot, Indices indices) {
+  // What is compared is what is followed, even if the memory it came from changes in between.
+  if (ops_.checked())
+    for (Index& index : indices) index.at.value = build_.CreateFreeze(index.at.value);
   Value* where = address(slot, indices);
   Value* poison = nullptr;
   if (ops_.checked() && !indices.empty()) {

@@ -6,8 +6,10 @@
 //   Result bias = captures.read(slot, indices);    // a load if all indices are scalars, else a
 //                                                  // gather
 //
-// With facts.checked a read outside its buffer reads a zero from elsewhere and is poisoned, so
-// memory outside is never touched, not even for a buffer without elements.
+// With Reads::checked a read outside its buffer reads a zero from elsewhere and is poisoned, so
+// memory outside is never touched, not even for a buffer without elements. With Reads::clamped the
+// caller moves indices inside first. Other threads may write to captures meanwhile: whatever an
+// index is made of, it is looked at once, and what was found to be inside is what is read.
 #pragma once
 
 #include <span>
@@ -35,7 +37,11 @@ class Captures {
   // The address of plan::capture_descriptors().
   void bind(Value* descriptors);
 
-  Result read(std::int32_t slot, const Indices& indices);
+  Result read(std::int32_t slot, Indices indices);
+
+  // An index that is not inside the buffer, with as many elements behind it as `reach` says (the
+  // graph's integer, with itself; null: 1), is moved to where it is. There must be so many.
+  Value* clamped(std::int32_t slot, std::size_t axis, Value* index, Value* reach = nullptr);
 
   // A pointer or a vector of pointers, whether inside the buffer or not.
   Value* address(std::int32_t slot, const Indices& indices);

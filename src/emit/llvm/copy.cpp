@@ -11,7 +11,7 @@
 namespace treadle::emit::llvm {
 namespace {
 
-using Args = plan::CopyArgs;
+using plan::CopyArgs;
 
 // As many elements at a time as fit a vector of the wider type.
 DType counted_by(const plan::CopySpec& spec) {
@@ -24,14 +24,14 @@ class CopyEmitter {
       : spec_(spec), kernel_("copy", spec.target, counted_by(spec)), build_(kernel_.build()) {}
 
   Module emit() && {
-    const Arguments<Args>& args = kernel_.args();
-    Value* source = args[&Args::source];
-    Value* source_stride = args[&Args::source_stride];
-    Value* source_index = args[&Args::source_index];
-    Value* target = args[&Args::target];
-    Value* target_stride = args[&Args::target_stride];
-    Value* target_index = args[&Args::target_index];
-    build_.loop(build_.index(0), args[&Args::count], 1, [&](Value* i) {
+    const Arguments<CopyArgs>& args = kernel_.args();
+    Value* source = args[&CopyArgs::source];
+    Value* source_stride = args[&CopyArgs::source_stride];
+    Value* source_index = args[&CopyArgs::source_index];
+    Value* target = args[&CopyArgs::target];
+    Value* target_stride = args[&CopyArgs::target_stride];
+    Value* target_index = args[&CopyArgs::target_index];
+    build_.loop(build_.index(0), args[&CopyArgs::count], 1, [&](Value* i) {
       copy_row(row_at(source, source_stride, source_index, i),
                row_at(target, target_stride, target_index, i));
     });
@@ -74,7 +74,7 @@ class CopyEmitter {
   }
 
   const plan::CopySpec& spec_;
-  KernelFunction<Args> kernel_;
+  KernelFunction<CopyArgs> kernel_;
   Builder& build_;
 };
 

@@ -32,8 +32,8 @@
 namespace treadle::emit::llvm {
 namespace {
 
+using plan::ForwardKernelArgs;
 using plan::TileArgs;
-using Args = plan::ForwardKernelArgs;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -76,7 +76,7 @@ class ForwardEmitter {
 
   const plan::ForwardKernelSpec& spec_;
   const plan::TilePlan& plan_;
-  KernelFunction<Args> kernel_;
+  KernelFunction<ForwardKernelArgs> kernel_;
   Builder& build_;
   TileEmitter tile_;
   Value* scores_;
@@ -89,7 +89,7 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
       kernel_("forward", plan_.target, plan_.compute),
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
-      scores_(kernel_.args()[&Args::scores]) {
+      scores_(kernel_.args()[&ForwardKernelArgs::scores]) {
   for (int v = 0; v < plan_.vectors; ++v) {
     block_maximum_.push_back(build_.CreateAlloca(build_.reals()));
     tile_.store(build_.numbers(-infinity), block_maximum_.back(), 0);
@@ -178,8 +178,8 @@ Value* ForwardEmitter::new_maximum(Value* old, int v) {
 
 // Scores become weights; what was summed before is rescaled where ceil m grew.
 void ForwardEmitter::weigh() {
-  Value* maxima = kernel_.args()[&Args::maximum];
-  Value* weights = kernel_.args()[&Args::weight];
+  Value* maxima = kernel_.args()[&ForwardKernelArgs::maximum];
+  Value* weights = kernel_.args()[&ForwardKernelArgs::weight];
   Values power, change;  // ceil m', and ceil m - ceil m'
   Value* changed = nullptr;
   for (int v = 0; v < plan_.vectors; ++v) {
@@ -205,7 +205,7 @@ void ForwardEmitter::rescale(Value* weights, const Values& change) {
     factor.push_back(scale_down(build_, build_.numbers(1), change[static_cast<std::size_t>(v)]));
     tile_.store(build_.CreateFMul(tile_.load(weights, v), factor.back()), weights, v);
   }
-  Value* sums = kernel_.args()[&Args::sums];
+  Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
   build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
     for (int v = 0; v < plan_.vectors; ++v) {
       Value* address = tile_.at(sums, d, v);
@@ -239,7 +239,7 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
 }
 
 void ForwardEmitter::add_values() {
-  Value* sums = kernel_.args()[&Args::sums];
+  Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
   Value* values = tile_.args()[&TileArgs::values];
   add(build_, plan_,
       {.a = values, .b = scores_, .c = sums, .keys = tile_.count(), .dim = plan_.value_dim},

@@ -8,26 +8,35 @@ namespace {
 
 constexpr std::int64_t unroll = 4;
 
+// Where a float, or each lane of a vector of them, is -0.
+Value* is_minus_zero(Builder& build, Value* x) {
+  ::llvm::Type* bits =
+      x->getType()->getWithNewType(build.getIntNTy(build.real()->getScalarSizeInBits()));
+  Value* minus_zero = build.CreateBitCast(::llvm::ConstantFP::getNegativeZero(x->getType()), bits);
+  return build.CreateICmpEQ(build.CreateBitCast(x, bits), minus_zero);
+}
+
 // One k, whose parts of A and B begin at these addresses.
 Values step(Builder& build, const MicroKernel& kernel, Value* a, Value* b, Values c) {
   Values columns, hidden;
   for (int v = 0; v < kernel.vectors; ++v) {
     Value* address = build.element(build.real(), b, build.index(v * build.lanes()));
     columns.push_back(build.load(build.reals(), address));
-    if (kernel.skip_hidden) {
-      ::llvm::Type* bits = build.vector(build.getIntNTy(build.real()->getScalarSizeInBits()));
-      hidden.push_back(build.CreateICmpSLT(build.CreateBitCast(columns.back(), bits),
-                                           ::llvm::Constant::getNullValue(bits)));
-    }
+    if (kernel.hidden == MicroKernel::Hidden::in_b)
+      hidden.push_back(is_minus_zero(build, columns.back()));
   }
   for (int r = 0; r < kernel.rows; ++r) {
     Value* address = build.element(build.real(), a, build.index(r * kernel.a_row));
-    Value* factor = build.splat(build.load(build.real(), address));
+    Value* element = build.load(build.real(), address);
+    Value* factor = build.splat(element);
+    Value* hidden_row = kernel.hidden == MicroKernel::Hidden::in_a
+                            ? build.splat(is_minus_zero(build, element))
+                            : nullptr;
     for (int v = 0; v < kernel.vectors; ++v) {
       Value*& sum = c[kernel.position(r, v)];
       Value* next = build.fma(factor, columns[static_cast<std::size_t>(v)], sum);
-      sum = kernel.skip_hidden ? build.CreateSelect(hidden[static_cast<std::size_t>(v)], sum, next)
-                               : next;
+      Value* skipped = hidden.empty() ? hidden_row : hidden[static_cast<std::size_t>(v)];
+      sum = skipped != nullptr ? build.CreateSelect(skipped, sum, next) : next;
     }
   }
   return c;

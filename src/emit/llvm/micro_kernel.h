@@ -16,8 +16,9 @@ struct MicroKernel {
   Value* b = nullptr;  // B[k] begins at element k * b_step
   std::int64_t b_step = 0;
   Value* depth = nullptr;  // how many k, i64; a constant is unrolled further
-  // Lanes of B that hold -0 add nothing, not even 0 * inf.
-  bool skip_hidden = false;
+  // Elements of A or lanes of B that hold -0 and add nothing, not even 0 * inf.
+  enum class Hidden { none, in_a, in_b };
+  Hidden hidden = Hidden::none;
 
   // The position of vector v of row r among the values of C.
   [[nodiscard]] std::size_t position(int r, int v) const {

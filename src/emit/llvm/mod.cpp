@@ -24,7 +24,9 @@ State::State(Builder& builder, plan::ModPlan mod, const ModOptions& given)
       captures(ops, plan.graph, plan.facts),
       uniform(plan.graph.size()),
       pairs(uniform),
-      tile(static_cast<std::size_t>(options.vectors), uniform) {}
+      tile(static_cast<std::size_t>(options.vectors), uniform),
+      at_first_query(tile.size(), ir::PerNode<Value*>(plan.graph.size())),
+      at_first_key(at_first_query) {}
 
 Result& State::at(NodeId id, int vector) {
   switch (plan.level[id]) {
@@ -37,8 +39,38 @@ Result& State::at(NodeId id, int vector) {
 }
 
 void State::emit(plan::Level now, int vector) {
-  for (NodeId id = 0; id < plan.graph.size(); ++id)
-    if (plan.wanted[id] && plan.level[id] == now) at(id, vector) = compute(id, vector);
+  const auto v = static_cast<std::size_t>(vector);
+  for (NodeId id = 0; id < plan.graph.size(); ++id) {
+    if (plan.level[id] != now) continue;
+    if (plan.at_first_query[id]) {
+      at_first_query[v][id] =
+          at_first(id, vector, at_first_query[v], plan.at_first_query, first_q[v]);
+    }
+    if (plan.wanted[id]) at(id, vector) = compute(id, vector);
+  }
+}
+
+void State::emit_first_key(Value* first_key) {
+  Value* key = build.CreateTrunc(first_key, ops.integer());
+  for (std::size_t v = 0; v < at_first_key.size(); ++v) {
+    for (NodeId id = 0; id < plan.graph.size(); ++id) {
+      if (!plan.at_first_key[id]) continue;
+      const bool known = v > 0 && plan.level[id] == plan::Level::key;
+      at_first_key[v][id] =
+          known ? at_first_key[0][id]
+                : at_first(id, static_cast<int>(v), at_first_key[v], plan.at_first_key, key);
+    }
+  }
+}
+
+Value* State::at_first(NodeId id, int vector, const ir::PerNode<Value*>& parts,
+                       const ir::PerNode<bool>& apart, Value* first) {
+  const ir::Node& node = plan.graph[id];
+  if (node.op == Op::input) return first;
+  std::vector<Result> operands;
+  for (const NodeId operand : node.operands)
+    operands.push_back({.value = apart[operand] ? parts[operand] : at(operand, vector).value});
+  return ops.apply(plan.graph, id, operands).value;
 }
 
 Result State::compute(NodeId id, int vector) {
@@ -78,16 +110,15 @@ Result State::read(NodeId id, int vector) {
     case plan::ReadForm::gather: return captures.read(slot, indices(id, vector));
     case plan::ReadForm::lanes:
     case plan::ReadForm::backwards: {
-      Value* first_query = build.CreateExtractElement(q[v], std::uint64_t{0});
-      Value* last = with(node.operands.back(), vector, Input::q, first_query);
-      Value* first = captures.address(slot, indices(id, vector, last));
-      return {.value = captures.read_lanes(slot, first, active[v], full[v],
-                                           form == plan::ReadForm::backwards)};
+      const bool backwards = form == plan::ReadForm::backwards;
+      Value* first = captures.address(slot, indices(id, vector, first_lane(id, vector, backwards)));
+      return {.value = captures.read_lanes(slot, first, active[v], full[v], backwards)};
     }
     case plan::ReadForm::staged: break;
   }
   ::llvm::Type* type = build.vector(captures.element(slot));
-  Value* raw = build.load(type, scratch_address(plan.staged_number(id), position, vector));
+  const auto number = static_cast<std::size_t>(plan.staged_number[id]);
+  Value* raw = build.load(type, scratch_address(number, position, vector));
   return {.value = captures.convert(slot, raw)};
 }
 
@@ -96,22 +127,33 @@ Captures::Indices State::indices(NodeId load, int vector, Value* last) {
   const std::vector<NodeId>& operands = plan.graph[load].operands;
   for (std::size_t axis = 0; axis < operands.size(); ++axis) {
     const bool replaced = last != nullptr && axis + 1 == operands.size();
-    all.push_back({.at = replaced ? Result{.value = last} : at(operands[axis], vector),
-                   .level = plan.level[operands[axis]]});
+    Captures::Index index{.at = replaced ? Result{.value = last} : at(operands[axis], vector),
+                          .level = plan.level[operands[axis]]};
+    if (!replaced && plan.clamps(load, axis))
+      index.at.value = captures.clamped(plan.graph[load].slot, axis, index.at.value);
+    all.push_back(index);
   }
   return all;
 }
 
-Value* State::with(NodeId id, int vector, Input input, Value* value) {
-  const ir::Node& node = plan.graph[id];
-  const plan::Dependence& on = plan.on[id];
-  if (!(input == Input::q ? on.q : on.kv)) return at(id, vector).value;
-  if (node.op == Op::input) return value;
-  std::vector<Result> operands;
-  for (const NodeId operand : node.operands) {
-    operands.push_back({.value = with(operand, vector, input, value)});
-  }
-  return ops.apply(plan.graph, id, operands).value;
+Value* State::last_index(NodeId load, Value* index, Value* reach) {
+  const ir::Node& node = plan.graph[load];
+  const std::size_t axis = node.operands.size() - 1;
+  return plan.clamps(load, axis) ? captures.clamped(node.slot, axis, index, reach) : index;
+}
+
+Value* State::first_lane(NodeId load, int vector, bool backwards) {
+  const auto v = static_cast<std::size_t>(vector);
+  Value* index = at_first_query[v][plan.graph[load].operands.back()];
+  if (!plan.clamps(load, plan.graph[load].operands.size() - 1)) return index;
+  Value* lanes = build.CreateUnaryIntrinsic(
+      ::llvm::Intrinsic::ctpop,
+      build.CreateBitCast(active[v], build.getIntNTy(static_cast<unsigned>(build.lanes()))));
+  lanes = build.CreateZExtOrTrunc(lanes, ops.integer());
+  if (!backwards) return last_index(load, index, lanes);
+  // The last lane reads the lowest element.
+  Value* back = build.CreateSub(lanes, ::llvm::ConstantInt::get(ops.integer(), 1));
+  return build.CreateAdd(last_index(load, build.CreateSub(index, back), lanes), back);
 }
 
 ModEmitter::ModEmitter(Builder& build, plan::ModPlan plan, const ModOptions& options)
@@ -127,18 +169,22 @@ void ModEmitter::head(Value* b, Value* h) {
 
 void ModEmitter::queries(const Values& q, const Values& active) {
   state_->q.clear();
+  state_->first_q.clear();
   state_->full.clear();
   state_->active = active;
   const bool in_lanes = state_->plan.reads_lanes();
   for (int v = 0; v < state_->options.vectors; ++v) {
     const auto vector = static_cast<std::size_t>(v);
     state_->q.push_back(state_->ops.from_index(q[vector]));
+    state_->first_q.push_back(
+        in_lanes ? state_->build.CreateExtractElement(state_->q.back(), std::uint64_t{0})
+                 : nullptr);
     state_->full.push_back(in_lanes ? state_->build.CreateAndReduce(active[vector]) : nullptr);
     state_->emit(plan::Level::queries, v);
   }
 }
 
-int ModEmitter::staged() const { return static_cast<int>(state_->plan.staged.size()); }
+std::int64_t ModEmitter::staged_bytes() const { return plan::staged_bytes(state_->plan); }
 
 void ModEmitter::key(Value* kv, Value* position) {
   state_->kv = state_->ops.from_index(kv);

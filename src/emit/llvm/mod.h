@@ -17,8 +17,9 @@
 // a transposed tile (index [q, kv], contiguous along kv) or a gather. Emitting may begin new basic
 // blocks; the builder is left in the last one.
 //
-// With facts.checked every index is clamped into its buffer and values carry poison by the
-// interpreter's three-valued rules; without, nothing is checked and nothing is poisoned.
+// With Reads::checked no read leaves its buffer and values carry poison by the interpreter's
+// three-valued rules; with Reads::clamped indices are moved inside where the facts say so; with
+// Reads::proven nothing is checked. Only the first has poison.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +48,10 @@ class ModEmitter {
   void head(Value* b, Value* h);
   void queries(const Values& q, const Values& active);
 
-  // Reads along kv, kept in scratch for a block of keys: `staged()` arrays of
-  // [most][vectors * lanes] elements, 8 bytes for each. `keys` is an array of ascending i32,
-  // `count` (i64) of them, at most `most`. Only unchecked mods have such reads.
-  [[nodiscard]] int staged() const;
+  // Reads along kv, kept in scratch for a block of keys: arrays of [most][vectors * lanes] elements,
+  // together `staged_bytes()` for each. `keys` is an array of ascending i32, `count` (i64) of them,
+  // at most `most`. Mods whose reads are checked have none.
+  [[nodiscard]] std::int64_t staged_bytes() const;
   void stage(Value* keys, Value* count, std::int64_t most, Value* scratch);
 
   // kv is the key, position its place in the block (i64).

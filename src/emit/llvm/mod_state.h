@@ -20,9 +20,9 @@ struct ModEmitter::State {
   Arithmetic ops;
   Captures captures;
 
-  // Inputs as the graph's integers and floats; q, active and full by vector.
+  // Inputs as the graph's integers and floats; q, the first lane's, active and full by vector.
   Value *b = nullptr, *h = nullptr, *kv = nullptr, *score = nullptr, *grad = nullptr;
-  Values q, active, full;
+  Values q, first_q, active, full;
   // The key's place in its block, and the scratch that holds the staged reads.
   Value *position = nullptr, *scratch = nullptr;
   std::int64_t most = 0;
@@ -30,16 +30,21 @@ struct ModEmitter::State {
   // Values by level: those of head and key together, those of queries by vector.
   ir::PerNode<Result> uniform, pairs;
   std::vector<ir::PerNode<Result>> tile;
+  // Of indices that reads take apart, by vector: what they are at the vector's first query, and at
+  // the first key of a block.
+  std::vector<ir::PerNode<Value*>> at_first_query, at_first_key;
 
   Result& at(ir::NodeId id, int vector);
   // Computes the wanted nodes of a level.
   void emit(plan::Level now, int vector);
 
-  // The value that an integer would have if `input` were `value`; its plan::coefficient() of
-  // `input` is known.
-  Value* with(ir::NodeId id, int vector, ir::Input input, Value* value);
-  // The indices of a load, with `last` in place of the last one's value.
+  // Computes what indices are at this key (an i64), for all vectors.
+  void emit_first_key(Value* first_key);
+  // The indices of a load, moved inside where the plan says so; with `last` in place of the last
+  // one's value.
   Captures::Indices indices(ir::NodeId load, int vector, Value* last = nullptr);
+  // The last index of a load that takes `reach` elements from there on, the graph's integer.
+  Value* last_index(ir::NodeId load, Value* index, Value* reach);
   // Where a staged load's elements for a key are in the scratch, the lanes of a vector contiguous.
   // `place` is an i64.
   Value* scratch_address(std::size_t number, Value* place, int vector);
@@ -48,6 +53,11 @@ struct ModEmitter::State {
   Result compute(ir::NodeId id, int vector);
   Value* input(ir::Input input, int vector);
   Result read(ir::NodeId id, int vector);
+  // The last index of a load in the lanes or backwards form, at the first query.
+  Value* first_lane(ir::NodeId load, int vector, bool backwards);
+  // A part of an index where the input that changes it has the value `first`.
+  Value* at_first(ir::NodeId id, int vector, const ir::PerNode<Value*>& parts,
+                  const ir::PerNode<bool>& apart, Value* first);
 };
 
 }  // namespace treadle::emit::llvm

@@ -9,16 +9,16 @@
 
 namespace treadle::emit::llvm {
 
-using Args = plan::PeakArgs;
+using plan::PeakArgs;
 
 Module emit_peak(const plan::PeakSpec& spec) {
-  KernelFunction<Args> kernel("peak", spec.target, spec.compute);
+  KernelFunction<PeakArgs> kernel("peak", spec.target, spec.compute);
   Builder& build = kernel.build();
 
   // Twelve chains hide the latency of every machine's multiply-add and leave room for the operands.
   constexpr int chains = 12, unroll = 8;
-  Value* turns = kernel.args()[&Args::turns];
-  Value* numbers = kernel.args()[&Args::numbers];
+  Value* turns = kernel.args()[&PeakArgs::turns];
+  Value* numbers = kernel.args()[&PeakArgs::numbers];
   const auto number = [&](int i) { return build.element(build.real(), numbers, build.index(i)); };
   Value* factor = build.splat(build.load(build.real(), number(0)));
   Value* summand = build.splat(build.load(build.real(), number(1)));
@@ -34,7 +34,7 @@ Module emit_peak(const plan::PeakSpec& spec) {
   for (int i = 1; i < chains; ++i) all = build.CreateFAdd(all, sums[static_cast<std::size_t>(i)]);
   build.store(build.CreateExtractElement(all, std::uint64_t{0}), number(2));
   build.CreateStore(build.CreateMul(turns, build.index(2 * chains * unroll * build.lanes())),
-                    kernel.args()[&Args::operations]);
+                    kernel.args()[&PeakArgs::operations]);
   return std::move(kernel).finish();
 }
 

@@ -10,6 +10,10 @@
 namespace treadle::emit::llvm {
 namespace {
 
+MicroKernel::Hidden hidden_in(bool skip_hidden, MicroKernel::Hidden where) {
+  return skip_hidden ? where : MicroKernel::Hidden::none;
+}
+
 // Rows `first` .. first + rows of C = A B.
 void multiply_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
                    Value* first, int rows, const Epilogue& epilogue) {
@@ -52,7 +56,7 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
                            .b = product.b,
                            .b_step = plan.width(),
                            .depth = product.keys,
-                           .skip_hidden = skip_hidden};
+                           .hidden = hidden_in(skip_hidden, MicroKernel::Hidden::in_b)};
   c = accumulate(build, kernel, std::move(c));
   for (int r = 0; r < rows; ++r)
     for (int v = 0; v < plan.vectors; ++v) build.store(c[kernel.position(r, v)], address(r, v));
@@ -88,7 +92,8 @@ void reduce_columns(Builder& build, const plan::ReduceSpec& spec,
                                .a_step = 1,
                                .b = scaled(build, b, t, spec.width * spec.length),
                                .b_step = spec.length,
-                               .depth = build.index(spec.width)};
+                               .depth = build.index(spec.width),
+                               .hidden = hidden_in(spec.skip_hidden, MicroKernel::Hidden::in_a)};
       return accumulate(build, kernel, so_far);
     });
     std::size_t next = 0;

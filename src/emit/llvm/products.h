@@ -40,7 +40,8 @@ void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
          bool skip_hidden = false);
 
-// The operands are the members of the kernel's arguments.
+// The operands are the members of the kernel's arguments. With spec.skip_hidden, elements of A that
+// are -0 add nothing.
 void reduce(Builder& build, const plan::ReduceSpec& spec, const Arguments<plan::ReduceArgs>& args);
 
 }  // namespace treadle::emit::llvm

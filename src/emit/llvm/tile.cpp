@@ -36,13 +36,11 @@ std::unique_ptr<ModEmitter> TileEmitter::prepare(plan::ModPlan mod_plan, DType r
                                           build_.splat(narrow(&TileArgs::active))));
   }
   mod->queries(q, active);
-  if (mod->staged() > 0) {
-    const auto bytes =
-        static_cast<std::uint64_t>(mod->staged() * plan_.key_block * plan_.width() * 8);
-    ::llvm::IRBuilder<> entry(&*build_.GetInsertBlock()->getParent()->getEntryBlock().begin());
-    auto* scratch = entry.CreateAlloca(build_.getInt8Ty(), build_.getInt64(bytes));
-    scratch->setAlignment(::llvm::Align(64));
+  if (mod->staged_bytes() > 0) {
+    Value* scratch = build_.element(build_.getInt8Ty(), args_[&TileArgs::staged],
+                                    build_.index(staged_bytes_ * plan_.key_block * plan_.width()));
     mod->stage(args_[&TileArgs::key_positions], count_, plan_.key_block, scratch);
+    staged_bytes_ += mod->staged_bytes();
   }
   return mod;
 }

@@ -53,6 +53,7 @@ class TileEmitter {
   const plan::TilePlan& plan_;
   Arguments<plan::TileArgs> args_;
   Value* count_;
+  std::int64_t staged_bytes_ = 0;  // of the mods prepared so far
 };
 
 }  // namespace treadle::emit::llvm

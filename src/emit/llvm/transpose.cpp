@@ -11,7 +11,7 @@
 namespace treadle::emit::llvm {
 namespace {
 
-using Args = plan::TransposeArgs;
+using plan::TransposeArgs;
 
 class TransposeEmitter {
  public:
@@ -19,9 +19,9 @@ class TransposeEmitter {
       : spec_(spec),
         kernel_("transpose", spec.target, spec.compute),
         build_(kernel_.build()),
-        source_(kernel_.args()[&Args::source]),
-        target_(kernel_.args()[&Args::target]),
-        factors_(kernel_.args()[&Args::factors]) {}
+        source_(kernel_.args()[&TransposeArgs::source]),
+        target_(kernel_.args()[&TransposeArgs::target]),
+        factors_(kernel_.args()[&TransposeArgs::factors]) {}
 
   Module emit() && {
     const std::int64_t lanes = build_.lanes();
@@ -88,7 +88,7 @@ class TransposeEmitter {
   }
 
   const plan::TransposeSpec& spec_;
-  KernelFunction<Args> kernel_;
+  KernelFunction<TransposeArgs> kernel_;
   Builder& build_;
   Value *source_, *target_, *factors_;
 };

@@ -195,14 +195,15 @@ ir::Graph every_node(const ir::Graph& graph) {
 
 plan::ModFacts facts_of(const ir::Graph& graph, const Tile& tile,
                         const std::vector<ConstView>& views) {
-  plan::ModFacts facts{.narrow = true, .checked = false, .unit_stride = unit_strides(views)};
+  plan::ModFacts facts{
+      .narrow = true, .reads = plan::Reads::proven, .unit_stride = unit_strides(views)};
   const Points points = points_of(tile);
   const std::vector<std::int64_t> b{tile.b}, h{tile.h};
   ir::Interpreter<double> run(every_node(graph), views);
   run({.score = tile.score, .grad = tile.grad, .b = b, .h = h, .q = points.q, .kv = points.kv},
       tile.pairs());
   for (NodeId id = 0; id < graph.size(); ++id) {
-    facts.checked |= !run.poison(id).empty();
+    if (!run.poison(id).empty()) facts.reads = plan::Reads::checked;
     if (graph[id].type != ir::Type::integer) continue;
     for (const std::int64_t value : run.integers(id)) {
       facts.narrow &= value == static_cast<std::int32_t>(value);

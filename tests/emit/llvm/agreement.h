@@ -24,7 +24,7 @@ class Agreement {
   // bool, or is poisoned where it should not be; also if the two kernels do not give the same bits.
   void expect(const Tile& tile, const std::vector<ConstView>& views) const;
 
-  [[nodiscard]] int staged() const { return own_.staged(); }
+  [[nodiscard]] std::int64_t staged_bytes() const { return own_.staged_bytes(); }
 
  private:
   ir::Graph graph_;

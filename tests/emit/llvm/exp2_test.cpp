@@ -17,9 +17,6 @@
 namespace treadle::test {
 namespace {
 
-template <class F>
-constexpr DType type_of = std::is_same_v<F, double> ? DType::f64 : DType::f32;
-
 class Exp2 : public testing::TestWithParam<plan::Target> {};
 INSTANTIATE_TEST_SUITE_P(Targets, Exp2, testing::ValuesIn(every_target()), name_of_target);
 
@@ -51,7 +48,7 @@ void expect_powers(const plan::Target& target, double allowed) {
   const std::vector<F> got = exp2_below(target, s, m);
   for (std::size_t i = 0; i < s.size(); ++i) {
     const long double want = std::exp2(static_cast<long double>(s[i]) - m[i]);
-    ASSERT_LE(ulps(got[i], static_cast<double>(want), type_of<F>), allowed)
+    ASSERT_LE(ulps(got[i], static_cast<double>(want), dtype_of<F>), allowed)
         << "2^(" << s[i] << " - " << m[i] << ") is " << got[i];
   }
 }

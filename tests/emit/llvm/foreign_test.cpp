@@ -74,7 +74,7 @@ TEST(Foreign, OperationsAgree) {
   const ir::Graph graph = make.finish(outputs);
   for (const bool narrow : {true, false}) {
     Setting setting{.target = plan::find_target("aarch64"), .vectors = 2};
-    setting.facts = {.narrow = narrow, .checked = true};
+    setting.facts = {.narrow = narrow, .reads = plan::Reads::checked};
     expect_agreement(graph, setting, tile_of(7, 19), {});
   }
 }
@@ -106,9 +106,9 @@ TEST(Foreign, ReadsAgree) {
   const Tile tile = tile_of(7, 19);
   Setting setting{
       .target = plan::find_target("aarch64"), .facts = facts_of(graph, tile, views), .vectors = 2};
-  ASSERT_FALSE(setting.facts.checked);
+  ASSERT_EQ(setting.facts.reads, plan::Reads::proven);
   expect_agreement(graph, setting, tile, views);
-  setting.facts.checked = true;
+  setting.facts.reads = plan::Reads::checked;
   expect_agreement(graph, setting, tile, views);
 }
 

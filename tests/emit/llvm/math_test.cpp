@@ -134,7 +134,7 @@ void sweep_all(const Setting& setting) {
 
 TEST_P(Math, IsWithin4Ulp) {
   for (const DType real : {DType::f32, DType::f64}) {
-    Setting setting{.target = GetParam(), .facts = {.checked = false}, .real = real};
+    Setting setting{.target = GetParam(), .facts = {.reads = plan::Reads::proven}, .real = real};
     sweep_all(setting);
     if (!setting.target.libmvec) continue;
     setting.target.libmvec = false;
@@ -146,8 +146,10 @@ TEST_P(Math, IsWithin4Ulp) {
 TEST_P(Math, WorksForAnyNumberOfLanes) {
   for (const DType compute : {DType::f32, DType::f64}) {
     for (const DType real : {DType::f32, DType::f64}) {
-      const Setting setting{
-          .target = GetParam(), .facts = {.checked = false}, .compute = compute, .real = real};
+      const Setting setting{.target = GetParam(),
+                            .facts = {.reads = plan::Reads::proven},
+                            .compute = compute,
+                            .real = real};
       SCOPED_TRACE(to_text(setting));
       std::vector<double> x, y;
       for (int i = 0; i < 64; ++i) {
@@ -164,7 +166,7 @@ TEST_P(Math, WorksForAnyNumberOfLanes) {
 TEST_P(Math, Exp2OfWholeNumbersIsExact) {
   ir::Builder make;
   const ir::Graph graph = make.finish({make(Op::exp2, make.input(Input::score))});
-  const Setting setting{.target = GetParam(), .facts = {.checked = false}};
+  const Setting setting{.target = GetParam(), .facts = {.reads = plan::Reads::proven}};
   const Outcomes got = ModRunner(graph, setting)(
       {.q = {0, 1}, .keys = {0, 1, 2}, .score = {0.0, -0.0, 1.0, -1.0, 127.0, -149.0}}, {});
   EXPECT_EQ(got.reals[0], (std::vector<double>{1, 1, 2, 0.5, 0x1p127, 0x1p-149}));

@@ -52,7 +52,11 @@ Setting random_setting(Random& random, const plan::Target& target) {
 // What is known may be left unsaid.
 plan::ModFacts forget_some(Random& random, plan::ModFacts facts) {
   if (chance(random, 0.2)) facts.narrow = false;
-  if (chance(random, 0.2)) facts.checked = true;
+  if (chance(random, 0.2)) {
+    facts.reads = plan::Reads::checked;
+  } else if (facts.reads == plan::Reads::proven && chance(random, 0.3)) {
+    facts.reads = plan::Reads::clamped;
+  }
   if (chance(random, 0.2)) facts.consecutive = false;
   return facts;
 }

@@ -65,7 +65,7 @@ class Emitter {
     build_.CreateRetVoid();
   }
 
-  [[nodiscard]] int staged() const { return mod_.staged(); }
+  [[nodiscard]] std::int64_t staged_bytes() const { return mod_.staged_bytes(); }
 
  private:
   Value* argument(int number) { return argument(number, build_.getPtrTy()); }
@@ -144,7 +144,9 @@ std::string to_text(const Setting& setting) {
   return fmt::format("{} x {} lanes of {}, {} vectors, {}{}{}, evaluated in {}",
                      setting.target.name, setting.lanes(), name_of(setting.compute),
                      setting.vectors, setting.facts.narrow ? "narrow" : "wide",
-                     setting.facts.checked ? ", checked" : "",
+                     setting.facts.reads == plan::Reads::checked   ? ", checked"
+                     : setting.facts.reads == plan::Reads::clamped ? ", clamped"
+                                                                   : "",
                      setting.facts.consecutive ? ", consecutive" : "", name_of(setting.real));
 }
 
@@ -184,23 +186,24 @@ ModRunner::ModRunner(const ir::Graph& graph, const Setting& setting)
   const std::vector<std::string> here = plan::runnable_targets();
   if (std::ranges::find(here, setting.target.name) == here.end()) {
     emulator_ = std::make_shared<Emulator>(
-        jit::object_of(emit_mod(graph, setting, &staged_), setting.target));
+        jit::object_of(emit_mod(graph, setting, &staged_bytes_), setting.target));
     return;
   }
   static int number = 0;
   const base::Hash key = base::Hasher().add("mod_runner").add(number++).finish();
-  kernel_ =
-      engine().code(key, setting.target, [&] { return emit_mod(graph, setting, &staged_); }, "mod");
+  kernel_ = engine().code(
+      key, setting.target, [&] { return emit_mod(graph, setting, &staged_bytes_); }, "mod");
 }
 
-emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged) {
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting,
+                            std::int64_t* staged_bytes) {
   emit::llvm::Module made = emit::llvm::make_module("mod", setting.target);
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*made.context),
                                        {llvm::PointerType::get(*made.context, 0)}, false);
   Emitter emitter(emit::llvm::make_function(*made.module, "mod", type, setting.target), graph,
                   setting);
   emitter.emit();
-  if (staged != nullptr) *staged = emitter.staged();
+  if (staged_bytes != nullptr) *staged_bytes = emitter.staged_bytes();
   return made;
 }
 
@@ -229,7 +232,7 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
   std::vector<std::int64_t> words = words_of(views);
   std::vector<std::int32_t> keys = tile.keys;
   // As large as promised, and no larger.
-  std::vector<std::int64_t> scratch(static_cast<std::size_t>(staged_) * most_keys * width);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(staged_bytes_) * most_keys * width);
   Arguments arguments{.words = words.data(),
                       .b = tile.b,
                       .h = tile.h,
@@ -252,7 +255,8 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
     for (const ConstView& view : views) pieces.push_back({bytes_of(view)});
     for (auto* values : {&q, &active, &keys}) pieces.push_back(piece(*values));
     for (auto* values : {&score, &grad, &reals}) pieces.push_back(piece(*values));
-    for (auto* values : {&scratch, &integers}) pieces.push_back(piece(*values));
+    pieces.push_back(piece(scratch));
+    pieces.push_back(piece(integers));
     pieces.push_back(piece(poison));
     (*emulator_)(pieces);
   } else {

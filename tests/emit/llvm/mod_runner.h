@@ -77,7 +77,8 @@ struct Outcomes {
 };
 
 // The kernel, called "mod".
-emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting, int* staged = nullptr);
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting,
+                            std::int64_t* staged_bytes = nullptr);
 
 // Kernels for aarch64 run in an emulator; they must not call the C library.
 class ModRunner {
@@ -86,13 +87,13 @@ class ModRunner {
 
   Outcomes operator()(const Tile& tile, const std::vector<ConstView>& views) const;
 
-  // Reads that are staged.
-  [[nodiscard]] int staged() const { return staged_; }
+  // Of scratch for reads that are staged, for each pair.
+  [[nodiscard]] std::int64_t staged_bytes() const { return staged_bytes_; }
 
  private:
   ir::Graph graph_;
   Setting setting_;
-  int staged_ = 0;
+  std::int64_t staged_bytes_ = 0;
   jit::Engine::Code kernel_;            // if it runs here
   std::shared_ptr<Emulator> emulator_;  // if not
 };

@@ -41,7 +41,7 @@ TEST(Mod, ReadsThroughIndicesThatAreRead) {
       tile.score.assign(static_cast<std::size_t>(tile.pairs()), 0.25);
       Setting setting{.target = target, .vectors = 3};
       setting.facts = facts_of(graph, tile, views);
-      EXPECT_FALSE(setting.facts.checked);
+      EXPECT_EQ(setting.facts.reads, plan::Reads::proven);
       expect_agreement(graph, setting, tile, views);
     }
   }
@@ -54,7 +54,8 @@ TEST(Mod, ReturnsAScalarWhereNoLaneDiffers) {
   emit::llvm::Builder build(emit::llvm::make_function(*module.module, "f", type, target), target,
                             DType::f32);
   const ir::Graph graph = ir::parse("kv % 3 == h", {});
-  emit::llvm::ModEmitter mod(build, plan::plan_mod(graph, {.narrow = true, .checked = false}), {});
+  emit::llvm::ModEmitter mod(
+      build, plan::plan_mod(graph, {.narrow = true, .reads = plan::Reads::proven}), {});
   mod.head(build.getInt32(1), build.getInt32(2));
   llvm::Value* q = build.splat(build.getInt32(7));
   mod.queries({q}, {build.splat(build.getTrue())});
@@ -94,11 +95,14 @@ TEST(Mod, CompilesForEveryTarget) {
   const ir::Graph graph = make.finish(outputs);
   for (const char* name : {"x86-64", "haswell", "skylake-avx512", "icelake-server",
                            "sapphirerapids", "aarch64", "neoverse-n1"}) {
-    for (const bool checked : {false, true}) {
+    for (const plan::Reads reads :
+         {plan::Reads::proven, plan::Reads::clamped, plan::Reads::checked}) {
       const plan::Target target = plan::find_target(name);
-      const std::string text = assembly(
-          graph, target,
-          {.narrow = !checked, .checked = checked, .consecutive = true, .unit_stride = {true}});
+      const std::string text = assembly(graph, target,
+                                        {.narrow = reads != plan::Reads::checked,
+                                         .reads = reads,
+                                         .consecutive = true,
+                                         .unit_stride = {true}});
       EXPECT_TRUE(text.find("mod:") != text.npos) << name;
       // Only AVX-512 has registers for these.
       const bool wide = text.find("_ZGVeN16v_logf") != text.npos;

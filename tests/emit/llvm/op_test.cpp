@@ -48,9 +48,9 @@ std::vector<double> reals() {
 enum Way { of_q, of_kv, of_both, of_h };
 
 // Reads of one buffer at an index of q, of kv, of both or of neither.
-class Operands {
+class OperandValues {
  public:
-  Operands(Type type, const Integers& integers) {
+  OperandValues(Type type, const Integers& integers) {
     const std::vector<double> numbers = reals();
     length = static_cast<int>(type == Type::real      ? numbers.size()
                               : type == Type::integer ? integers.size()
@@ -98,11 +98,11 @@ constexpr std::array<std::array<int, 3>, 6> ways{{{of_q, of_kv, of_both},
                                                   {of_kv, of_h, of_kv},
                                                   {of_h, of_h, of_h}}};
 
-using Rows = std::vector<ir::OpInfo>;
+using Operations = std::vector<ir::OpInfo>;
 
 // What operations are applied to, and the tile on which they are compared.
 struct Bench {
-  Operands operands, conditions;
+  OperandValues operands, conditions;
   Tile tile{.h = 5};
 
   Bench(const Case& which, std::int64_t width)
@@ -111,7 +111,7 @@ struct Bench {
     for (int i = 0; i < operands.length; ++i) tile.keys.push_back(i);
   }
 
-  [[nodiscard]] ir::Graph graph_of(const Rows& rows) const {
+  [[nodiscard]] ir::Graph graph_of(const Operations& rows) const {
     ir::Builder make;
     std::vector<NodeId> outputs;
     for (const ir::OpInfo& row : rows) {
@@ -137,7 +137,7 @@ struct Bench {
   }
 };
 
-void expect_agreement_of(const Rows& rows, const Bench& bench, Setting setting) {
+void expect_agreement_of(const Operations& rows, const Bench& bench, Setting setting) {
   const ir::Graph graph = bench.graph_of(rows);
   const std::vector<ConstView> views = bench.views_of(graph);
   setting.facts = facts_of(graph, bench.tile, views);
@@ -150,15 +150,15 @@ void expect_agreement_of(const Rows& rows, const Bench& bench, Setting setting) 
 
 // Making kernels takes most of the time, so operations about which the same is known (integers
 // narrow, reads checked) share one. Beyond eight, a kernel takes longer than its parts.
-void check(const Rows& rows, const Case& which, const plan::Target& target, DType real) {
+void check(const Operations& rows, const Case& which, const plan::Target& target, DType real) {
   constexpr std::size_t most = 8;
   const Setting setting{.target = target, .real = real};
   const Bench bench(which, setting.width());
-  std::map<std::pair<bool, bool>, Rows> alike;
+  std::map<std::pair<bool, bool>, Operations> alike;
   for (const ir::OpInfo& row : rows) {
     const ir::Graph graph = bench.graph_of({row});
     const plan::ModFacts facts = facts_of(graph, bench.tile, bench.views_of(graph));
-    Rows& group = alike[{facts.narrow, facts.checked}];
+    Operations& group = alike[{facts.narrow, facts.reads == plan::Reads::checked}];
     group.push_back(row);
     if (group.size() == most) expect_agreement_of(std::exchange(group, {}), bench, setting);
   }
@@ -200,7 +200,7 @@ TEST_P(EmitOp, DoesWhatTheInterpreterDoes) {
   std::size_t expected = 0;
   for (const ir::OpInfo& row : ir::op_table()) expected += cases_of(row).size();
   for (const Case& which : all_cases) {
-    Rows rows, of_floats;
+    Operations rows, of_floats;
     for (const ir::OpInfo& row : ir::op_table()) {
       const std::vector<Case> cases = cases_of(row);
       if (std::ranges::find(cases, which) == cases.end()) continue;

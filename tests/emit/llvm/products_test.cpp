@@ -19,9 +19,6 @@ namespace {
 using emit::llvm::Builder;
 using emit::llvm::Value;
 
-template <class F>
-constexpr DType type_of = std::is_same_v<F, double> ? DType::f64 : DType::f32;
-
 struct ProductArgs {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -200,7 +197,7 @@ TEST_P(Products, AddSkipsHiddenWeights) {
 
 template <class F>
 void expect_reduced(const plan::Target& target, int vectors, std::int64_t length) {
-  const plan::TilePlan tile = plan::plan_tile(target, type_of<F>, length, length, vectors);
+  const plan::TilePlan tile = plan::plan_tile(target, dtype_of<F>, length, length, vectors);
   const plan::ReduceSpec spec = plan::plan_reduce(tile, length);
   const plan::Kernel<plan::ReduceArgs> reduce = small_engine().get(spec);
   for (const std::int64_t steps : {1, 2}) {
@@ -230,7 +227,7 @@ void expect_reduced(const plan::Target& target, int vectors, std::int64_t length
         reduce({.a = a.data(), .b = b.data(), .c = c.data(), .rows = rows, .tiles = tiles});
         ASSERT_EQ(std::vector<F>(c.span().begin(), c.span().end()), want)
             << fmt::format("{} {}, width {}, length {}, {} rows, {} tiles", target.name,
-                           name_of(type_of<F>), spec.width, spec.length, rows, tiles);
+                           name_of(dtype_of<F>), spec.width, spec.length, rows, tiles);
       }
     }
   }

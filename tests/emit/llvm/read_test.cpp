@@ -121,7 +121,8 @@ class ReadTest : public testing::TestWithParam<Read> {
   // With these as keys reads may leave their buffers.
   static inline const std::vector<std::int32_t> beyond{0, 20, 36, 37, 38, 90};
 
-  void check(DType dtype, const Setting& setting, bool checked) {
+  void check(DType dtype, const Setting& setting) {
+    const bool checked = setting.facts.reads == plan::Reads::checked;
     const Read& read = GetParam();
     const auto rank = static_cast<int>(read.shape(6).size());
     const ir::Graph graph = ir::parse(read.text, std::vector<ir::Slot>{{"a", dtype, rank}});
@@ -141,7 +142,8 @@ class ReadTest : public testing::TestWithParam<Read> {
         if (!read.consecutive) std::ranges::reverse(tile.q);
         for (const std::vector<std::int32_t>& keys : key_lists()) {
           tile.keys = keys;
-          ASSERT_FALSE(facts_of(graph, tile, views).checked) << "the test itself reads outside";
+          ASSERT_EQ(facts_of(graph, tile, views).reads, plan::Reads::proven)
+              << "the test itself reads outside";
           agreement.expect(tile, views);
         }
         tile.keys = beyond;
@@ -159,15 +161,16 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
   const bool unit = read.shape(6).size() > 0 && (!read.strides || read.strides(6).back() == 1);
   for (const plan::Target& target : targets_here()) {
     for (const DType dtype : read.every_dtype ? all : some) {
-      for (const bool checked : {false, true}) {
+      for (const plan::Reads reads :
+           {plan::Reads::proven, plan::Reads::clamped, plan::Reads::checked}) {
         Setting setting{.target = target, .vectors = 2};
         setting.compute = dtype == DType::i64 || dtype == DType::f64 ? DType::f64 : DType::f32;
         setting.real = setting.compute;
         setting.facts = {.narrow = dtype != DType::i32,
-                         .checked = checked,
+                         .reads = reads,
                          .consecutive = read.consecutive,
                          .unit_stride = {unit}};
-        check(dtype, setting, checked);
+        check(dtype, setting);
         if (HasFailure()) return;
       }
     }

@@ -24,6 +24,13 @@ class TemporaryFolder {
 
   [[nodiscard]] const std::string& path() const { return path_; }
 
+  // Kernels: files that end with ".o".
+  [[nodiscard]] std::vector<std::filesystem::path> objects() const {
+    std::vector<std::filesystem::path> found = files();
+    std::erase_if(found, [](const auto& path) { return path.extension() != ".o"; });
+    return found;
+  }
+
   // Everything below it that is not a folder.
   [[nodiscard]] std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> found;

@@ -1,0 +1,227 @@
+// Every allocation of a warm call fails in turn, once or from then on: the call throws
+// std::bad_alloc and has written nothing, or succeeds; the next call is right.
+//
+// operator new of the whole test program is replaced for this. It does what the original does
+// unless a test arms it, so the sanitizers, which replace it too, do without this file.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <new>
+#include <numeric>
+
+#include "fuzz.h"
+#include "plain_attention.h"
+#include "treadle/attention.h"
+#include "treadle/mods.h"
+
+namespace treadle {
+namespace {
+
+// Which allocation fails. All threads count.
+struct Faults {
+  std::atomic<bool> armed{false}, lasting{false};
+  std::atomic<std::int64_t> seen{0}, at{0};
+
+  void arm(std::int64_t number, bool from_then_on) {
+    seen = 0;
+    at = number;
+    lasting = from_then_on;
+    armed = true;
+  }
+  // How many there were.
+  std::int64_t disarm() {
+    armed = false;
+    return seen;
+  }
+  bool now() {
+    if (!armed.load(std::memory_order_relaxed)) return false;
+    const std::int64_t number = seen++;
+    return number == at || (lasting && number > at);
+  }
+};
+
+constinit Faults faults;
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (faults.now()) throw std::bad_alloc();
+  bytes = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes)
+                                                        : std::aligned_alloc(alignment, bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+}  // namespace treadle
+
+// The forms for arrays and those that return null call these.
+void* operator new(std::size_t bytes) { return treadle::allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return treadle::allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace treadle {
+namespace {
+
+using test::random_tensor;
+
+// How results lie in memory: written in place, or through private memory.
+enum class Placed : std::uint8_t { direct, strided };
+
+// A call of some results, that can be made again and again.
+class Faulty {
+ public:
+  explicit Faulty(Placed placed) : placed_(placed) {
+    Options options;
+    options.score_mod = [slopes = Capture("slopes", ConstView(slopes_)),
+                         bias = Capture("bias", ConstView(bias_))](Score s, Index, Index h, Index q,
+                                                                   Index kv) {
+      return s + slopes(h) * (q - kv) * 0.001 + bias(kv);
+    };
+    options.mask = [ids = Capture("ids", ConstView(ids_))](Index, Index, Index q, Index kv) {
+      return ids(kv) != q % 5;
+    };
+    options.gradients = {"slopes", "bias"};
+    attend_ = std::make_unique<Attention>(compile(options));
+    std::iota(ids_.data<std::int32_t>().begin(), ids_.data<std::int32_t>().end(), 0);
+    for (std::int32_t& id : ids_.data<std::int32_t>()) id /= 600;
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      Dims wide = shapes_[i];
+      if (placed == Placed::strided) wide.back() *= 2;
+      results_.emplace_back(DType::f32, wide);
+    }
+    const Forward y = attend_->forward({q_, k_, v_}, {.lse = true});
+    out_ = y.out.clone();
+    lse_ = y.lse.clone();
+  }
+
+  [[nodiscard]] Layout layout() const { return attend_->layout({q_, k_, v_}); }
+  void forward(const Call& call) {
+    attend_->forward_into({result(0), result(1), result(2)}, {q_, k_, v_}, call);
+  }
+  void backward(const Call& call) {
+    attend_->backward_into(
+        {result(3), result(4), result(5), {{"slopes", result(6)}, {"bias", result(7)}}},
+        {q_, k_, v_}, {out_, lse_}, dout_, std::nullopt, call);
+  }
+
+  // Bytes, compared by memcmp: loops of a test are slow.
+  using Bytes = std::vector<std::vector<std::byte>>;
+  void forget() {
+    for (Tensor& tensor : results_) std::memset(tensor.view().data(), 0x5a, bytes_of(tensor));
+  }
+  [[nodiscard]] Bytes copy() {
+    Bytes all;
+    for (Tensor& tensor : results_) {
+      const auto* data = static_cast<const std::byte*>(tensor.view().data());
+      all.emplace_back(data, data + bytes_of(tensor));
+    }
+    return all;
+  }
+  [[nodiscard]] bool equal(const Bytes& expected) {
+    for (std::size_t i = 0; i < results_.size(); ++i)
+      if (std::memcmp(results_[i].view().data(), expected[i].data(), expected[i].size()) != 0)
+        return false;
+    return true;
+  }
+
+ private:
+  static std::size_t bytes_of(const Tensor& tensor) {
+    return static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype());
+  }
+  View result(std::size_t i) {
+    Dims strides = contiguous_strides(results_[i].shape());
+    if (placed_ == Placed::strided) strides.back() = 2;
+    return {results_[i].view().data(), DType::f32, shapes_[i], strides};
+  }
+
+  // Few queries and many keys: with two threads tasks are cut.
+  Placed placed_;
+  Tensor q_ = random_tensor(1, DType::f32, {1, 2, 40, 8});
+  Tensor k_ = random_tensor(2, DType::f32, {1, 1, 3000, 8});
+  Tensor v_ = random_tensor(3, DType::f32, {1, 1, 3000, 8});
+  Tensor dout_ = random_tensor(4, DType::f32, {1, 2, 40, 8});
+  Tensor slopes_ = random_tensor(5, DType::f32, {2});
+  Tensor bias_ = random_tensor(6, DType::f32, {3000});
+  Tensor ids_ = Tensor(DType::i32, {3000});
+  std::vector<Dims> shapes_{{1, 2, 40, 8},   {1, 2, 40},      {1, 2, 40}, {1, 2, 40, 8},
+                            {1, 1, 3000, 8}, {1, 1, 3000, 8}, {2},        {3000}};
+  std::vector<Tensor> results_;  // out, lse, max, dq, dk, dv, of slopes, of bias
+  std::unique_ptr<Attention> attend_;
+  Tensor out_, lse_;
+};
+
+struct FaultCase {
+  Placed placed;
+  int threads;
+  bool forward, lasting;
+  bool layout = true;  // given; else the call builds it, with a thousand allocations more
+};
+
+void PrintTo(const FaultCase& c, std::ostream* out) {
+  *out << (c.forward ? "forward" : "backward") << (c.placed == Placed::direct ? "" : "Strided")
+       << c.threads << (c.lasting ? "FromThenOn" : "Once") << (c.layout ? "" : "AndLayout");
+}
+
+std::vector<FaultCase> fault_cases() {
+  std::vector<FaultCase> cases;
+  for (const Placed placed : {Placed::direct, Placed::strided})
+    for (const int threads : {1, 2})
+      for (const bool forward : {true, false})
+        for (const bool lasting : {true, false})
+          cases.push_back({placed, threads, forward, lasting});
+  for (const bool lasting : {true, false})
+    cases.push_back({Placed::direct, 2, true, lasting, false});
+  return cases;
+}
+
+class FaultyCalls : public testing::TestWithParam<FaultCase> {};
+INSTANTIATE_TEST_SUITE_P(Of, FaultyCalls, testing::ValuesIn(fault_cases()),
+                         testing::PrintToStringParamName());
+
+TEST_P(FaultyCalls, HaveWrittenNothing) {
+  const FaultCase& c = GetParam();
+  Faulty faulty(c.placed);
+  Call call{.executor = tbb_executor(c.threads)};
+  if (c.layout) call.layout = faulty.layout();
+  const auto run = [&] { c.forward ? faulty.forward(call) : faulty.backward(call); };
+  faulty.forget();
+  const Faulty::Bytes forgotten = faulty.copy();
+  run();
+  const Faulty::Bytes expected = faulty.copy();
+  faults.arm(-1, false);
+  run();
+  const std::int64_t allocations = faults.disarm();
+  EXPECT_GT(allocations, 20);
+  const bool full = test::fuzz_size() == test::FuzzSize::full;
+  const std::int64_t step = full ? 1 : c.layout ? 3 : 31;
+  std::int64_t failed = 0;
+  for (std::int64_t n = 0; n < allocations + step; n += step) {
+    faulty.forget();
+    bool threw = false;
+    faults.arm(n, c.lasting);
+    try {
+      run();
+    } catch (const std::bad_alloc&) {
+      threw = true;
+    }
+    faults.disarm();
+    failed += threw ? 1 : 0;
+    ASSERT_TRUE(faulty.equal(threw ? forgotten : expected)) << "allocation " << n;
+    if (!threw) continue;
+    run();
+    ASSERT_TRUE(faulty.equal(expected)) << "after allocation " << n;
+  }
+  std::cout << allocations << " allocations, of which " << failed << " were looked at and failed\n";
+  EXPECT_GT(failed, allocations / step / 2);
+}
+
+}  // namespace
+}  // namespace treadle
