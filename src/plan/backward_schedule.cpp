@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "plan/tile_plan.h"
+#include "plan/chunks.h"
 
 namespace treadle::plan {
 namespace {
@@ -40,10 +40,11 @@ BackwardSchedule schedule_backward(std::int64_t key_batch, std::int64_t key_head
     heads_apart = heads_apart && reach.by_head;
     batches_apart = batches_apart && reach.by_batch;
   }
-  const std::int64_t length = chunk_length(keys.end);
   BackwardSchedule schedule;
-  for (std::int64_t begin = keys.begin; begin < keys.end;) {
-    const layout::Range chunk{begin, std::min((begin / length + 1) * length, keys.end)};
+  const layout::Range chunks = chunks_of(keys);
+  for (std::int64_t number = chunks.begin; number < chunks.end; ++number) {
+    const layout::Range all = keys_of_chunk(number);
+    const layout::Range chunk{std::max(all.begin, keys.begin), std::min(all.end, keys.end)};
     std::map<std::pair<std::int64_t, std::int64_t>, std::vector<BackwardTask>> of_chunk;
     for (std::int64_t b = 0; b < key_batch; ++b) {
       for (std::int64_t h = 0; h < key_heads; ++h) {
@@ -57,7 +58,6 @@ BackwardSchedule schedule_backward(std::int64_t key_batch, std::int64_t key_head
     }
     schedule.longest = std::max(schedule.longest, chunk.count());
     ++schedule.chunks;
-    begin = chunk.end;
   }
   return schedule;
 }

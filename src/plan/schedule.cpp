@@ -5,6 +5,8 @@
 #include <cmath>
 #include <tuple>
 
+#include "plan/chunks.h"
+
 namespace treadle::plan {
 namespace {
 
@@ -40,6 +42,10 @@ std::vector<TileCost> measure(const layout::Layout& layout) {
   return tiles;
 }
 
+layout::Range keys_of(layout::Range chunks) {
+  return {keys_of_chunk(chunks.begin).begin, keys_of_chunk(chunks.end - 1).end};
+}
+
 std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
   return (layout.tiles().height() + most_queries - 1) / most_queries;
 }
@@ -49,10 +55,10 @@ std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
 Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_t most_queries,
                std::int64_t key_head, std::int64_t entry) {
   const std::int64_t parts = parts_of(layout, most_queries);
-  const std::int64_t per_head = layout.tiles().count() * parts;
-  const std::int64_t tile = entry % per_head / parts;
-  const std::int64_t first = entry % parts * most_queries;
-  return {.head = key_head * (layout.extent().heads / key_heads) + entry / per_head,
+  const std::int64_t heads = layout.extent().heads / key_heads;
+  const std::int64_t tile = entry / heads / parts;
+  const std::int64_t first = entry / heads % parts * most_queries;
+  return {.head = key_head * heads + entry % heads,
           .tile = tile,
           .first_query = first,
           .queries = std::clamp<std::int64_t>(layout.tiles().size(tile) - first, 0, most_queries)};
@@ -62,7 +68,6 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
   const layout::Extent& extent = layout.extent();
   const std::int64_t tile_count = layout.tiles().count();
   Schedule result;
-  result.chunk = options.chunk;
   if (options.key_heads == 0) return result;
   const std::vector<TileCost> tiles = measure(layout);
   const std::int64_t group = extent.heads / options.key_heads;
@@ -91,10 +96,7 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
           begin = std::min(begin, tile.begin);
           end = std::max(end, tile.end);
         }
-        if (begin < end) {
-          task.chunk_begin = begin / options.chunk;
-          task.chunk_end = (end - 1) / options.chunk + 1;
-        }
+        task.chunks = chunks_of({begin, end});
         total += task.cost;
         result.tasks.push_back(task);
       }
@@ -105,29 +107,34 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
     const double longest = total / (options.threads * pieces_per_thread);
     std::vector<Task> pieces;
     for (const Task& task : result.tasks) {
-      const std::int64_t chunks = task.chunk_end - task.chunk_begin;
       const auto wanted = static_cast<std::int64_t>(std::ceil(task.cost / longest));
-      const std::int64_t number = std::min(wanted, chunks);
-      if (number <= 1) {
+      const std::int64_t most = std::min(wanted, task.chunks.count());
+      if (most <= 1) {
         pieces.push_back(task);
         continue;
       }
       const auto cut = static_cast<std::int64_t>(result.cuts.size());
-      result.cuts.push_back({task.chunk_begin, task.chunk_end, number, task.count});
-      for (std::int64_t i = 0; i < number; ++i) {
+      result.cuts.push_back({.chunks = task.chunks, .count = task.count});
+      const layout::Range keys = keys_of(task.chunks);
+      std::int64_t begin = task.chunks.begin;
+      for (std::int64_t i = 1; i <= most; ++i) {
+        const std::int64_t end =
+            i == most ? task.chunks.end : chunk_of(keys.begin + keys.count() * i / most);
+        if (end == begin) continue;  // chunks are not equally long
         Task piece = task;
-        piece.chunk_begin = task.chunk_begin + chunks * i / number;
-        piece.chunk_end = task.chunk_begin + chunks * (i + 1) / number;
-        piece.cost = task.cost * static_cast<double>(piece.chunk_end - piece.chunk_begin) /
-                     static_cast<double>(chunks);
+        piece.chunks = {begin, end};
+        piece.cost = task.cost * static_cast<double>(keys_of(piece.chunks).count()) /
+                     static_cast<double>(keys.count());
         piece.cut = cut;
         pieces.push_back(piece);
+        ++result.cuts.back().pieces;
+        begin = end;
       }
     }
     result.tasks = std::move(pieces);
     std::ranges::sort(result.tasks, [](const Task& a, const Task& b) {
       const auto place = [](const Task& t) {
-        return std::tuple(-t.cost, t.b, t.key_head, t.first, t.chunk_begin);
+        return std::tuple(-t.cost, t.b, t.key_head, t.first, t.chunks.begin);
       };
       return place(a) < place(b);
     });

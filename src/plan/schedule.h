@@ -1,8 +1,8 @@
 // A Schedule: the tasks of a call, longest first.
 //
 // A task is a group of neighbouring query tiles of the heads that share one key head, against a
-// range of key chunks. Few and long tasks are cut, at chunk borders only, so that all threads have
-// work; what the pieces find is put together in order, so the cuts do not show in the result.
+// range of key chunks (plan/chunks.h). Few and long tasks are cut, at chunk borders only, so that
+// all threads have work; what the pieces find is put together in order, so the cuts do not show in the result.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@ namespace treadle::plan {
 struct Task {
   std::int64_t b = 0, key_head = 0;
   std::int64_t first = 0, count = 0;  // of the entries of this key head
-  std::int64_t chunk_begin = 0, chunk_end = 0;
+  layout::Range chunks;
   std::int64_t cut = -1;  // which cut group it is a piece of
   double cost = 0;
 };
 
-// Tasks whose pieces belong together: chunk_end - chunk_begin partial results for each of `count`
-// tiles.
+// Tasks whose pieces belong together: a partial result for each chunk of each of `count` tiles.
 struct Cut {
-  std::int64_t chunk_begin = 0, chunk_end = 0, pieces = 0, count = 0;
+  layout::Range chunks;
+  std::int64_t pieces = 0, count = 0;
 };
 
 struct Schedule {
   std::vector<Task> tasks;
   std::vector<Cut> cuts;
-  std::int64_t chunk = 1024;  // keys
 };
 
-// The entries of a key head, counted through: its heads, their tiles, and the parts of a tile that
-// holds more queries than a kernel takes at once.
+// The entries of a key head, counted through: tiles, the parts of a tile that holds more queries
+// than a kernel takes at once, and all heads of each. So tiles of the same queries, which mostly look
+// at the same keys, are neighbours.
 struct Entry {
   std::int64_t head = 0, tile = 0;
   std::int64_t first_query = 0, queries = 0;  // of the tile's; 0: nothing to do
@@ -45,7 +45,6 @@ struct ScheduleOptions {
   std::int64_t most_queries = 48;  // that a kernel takes at once
   int tiles_per_group = 4;
   int threads = 1;
-  std::int64_t chunk = 1024;
   layout::TileWeights weights;
 };
 

@@ -66,12 +66,6 @@ std::vector<int> kernel_vectors(const layout::Tiles& tiles, int lanes) {
   return result;
 }
 
-std::int64_t chunk_length(std::int64_t keys) {
-  std::int64_t length = 1024;
-  while (length * 64 < keys) length *= 2;
-  return length;
-}
-
 layout::TileWeights tile_weights(const Target& target, DType compute) {
   layout::TileWeights weights;
   weights.lanes = target.lanes(compute);

@@ -60,6 +60,9 @@ std::vector<int> kernel_vectors(const layout::Tiles& tiles, int lanes);
 int tiles_per_group(const TilePlan& plan, bool copies_keys);
 // The same for the backward, whose sums over queries go through a group's tiles at once.
 int tiles_per_backward_group(const TilePlan& plan);
+// Tiles of queries whose contributions to dK, dV and gradients of captures are summed on their own
+// before they join the others (run/sum_tree.h).
+inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_backward_group(plan); }
 
 // Tiles share blocks of keys as long as at most this many times the keys pass that each of them
 // has to look at.
@@ -67,10 +70,6 @@ inline constexpr double most_shared = 1.25;
 
 // Keys that are read in place come in runs at least this long; shorter ones are copied.
 inline constexpr std::int64_t shortest_in_place = 16;
-
-// Sums end, and work may be cut, at multiples of this many keys; from the number of keys alone, so
-// that results do not depend on anything else.
-std::int64_t chunk_length(std::int64_t keys);
 
 // What tiles of 1 to most_vectors vectors cost per key.
 layout::TileWeights tile_weights(const Target& target, DType compute);

@@ -1,12 +1,13 @@
 // A task of a backward call.
 //
-//   for group of tiles that look at the chunk:
-//     load Q, dO, lse2 and delta of its tiles
-//     for block of the chunk's keys:
-//       for tile: for run of the block that it sees:   a kernel: P, dS, its part of dQ
-//       dV += P^T dO, dK += dS^T Q                     over all tiles of the group at once
-//     deliver the tiles' dQ
-//   scale and write dK and dV of the chunk
+//   for leaf of the queries:                           run/sum_tree.h: sums over queries end here
+//     for group of its tiles that look at the chunk:
+//       load Q, dO, lse2 and delta of its tiles
+//       for block of the chunk's keys:
+//         for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
+//         dV += P^T dO, dK += dS^T Q                   over all tiles of the group at once
+//       deliver the tiles' dQ
+//   join the leaves' dK and dV, scale and write them
 //
 // Read BackwardWorker::run() first.
 #include "run/backward_worker.h"
@@ -17,6 +18,7 @@
 #include "run/backward_tile.h"
 #include "run/key_blocks.h"
 #include "run/nonfinite.h"
+#include "run/sum_tree.h"
 #include "run/task_gradients.h"
 
 namespace treadle::run {
@@ -29,7 +31,7 @@ struct BackwardRoom {
   BackwardTile<F>* group = nullptr;                // [tiles]
   F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
-  F *dk = nullptr, *dv = nullptr;                  // [keys + spare][dim], padded
+  SumTree<F> dk, dv;                               // [keys + spare][dim], padded
   F *block_dk = nullptr, *block_dv = nullptr;      // of a block whose keys are not contiguous
   Queries delivered;                               // of a tile whose dQ is complete
   F* dq_rows = nullptr;                            // [width][dim], its rows
@@ -37,8 +39,8 @@ struct BackwardRoom {
   std::byte* staged = nullptr;
   typename KeyBlocks<F>::Room block;
 
-  // For tasks of at most so many keys.
-  void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys,
+  // For tasks of at most so many keys, against so many leaves of queries.
+  void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
              std::int64_t staged_bytes) {
     const std::int64_t count = plan::tiles_per_backward_group(plan);
     const std::int64_t width = plan.width();
@@ -63,13 +65,22 @@ struct BackwardRoom {
     delivered = Queries::carve(carver, width);
     dq_rows = carver.take<F>(width * plan.dim);
     factors = carver.take<F>(width);
-    dk = carver.take<F>((keys + spare) * dim);
-    dv = carver.take<F>((keys + spare) * value_dim);
+    dk.carve(carver, keys + spare, dim, leaves);
+    dv.carve(carver, keys + spare, value_dim, leaves);
     block_dk = carver.take<F>(rows * dim);
     block_dv = carver.take<F>(rows * value_dim);
     block = KeyBlocks<F>::Room::carve(carver, plan);
   }
 };
+
+// Of the queries of a key head.
+std::int64_t leaves_of(const BackwardProblem& problem, const plan::TilePlan& plan) {
+  const std::int64_t batches = problem.keys.batch() == 1 ? problem.q.size(0) : 1;
+  const layout::Tiles& tiles = problem.layout.tiles();
+  const std::int64_t parts = (tiles.height() + plan.width() - 1) / plan.width();
+  const std::int64_t leaf = plan::tiles_per_leaf(plan);
+  return batches * ((tiles.count() * parts + leaf - 1) / leaf);
+}
 
 template <class F>
 class BackwardWorker {
@@ -82,11 +93,12 @@ class BackwardWorker {
   std::int64_t width() const { return plan().width(); }
   BackwardTile<F> tile_of(std::int64_t entry) const;
   bool looks_at_chunk(const BackwardTile<F>& tile) const;
+  bool run_leaf(std::int64_t first, std::int64_t end);
   void run_group(std::int64_t first, std::int64_t end);
   void run_block();
   void run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t rows);
-  void sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a, const F* b, F* all,
-                        F* own, std::int64_t rows, std::int64_t length);
+  void sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a, const F* b,
+                        SumTree<F>& sum, F* own, std::int64_t rows, std::int64_t length);
   void deliver_dq(const BackwardTile<F>& tile, const F* part);
   void store(const CopyKernel& copy, const View& to, F* from, std::int64_t length, F scale);
   void watch(const F* values, std::int64_t count) {
@@ -96,7 +108,7 @@ class BackwardWorker {
   BackwardShared<F>& shared_;
   const BackwardProblem& problem_;
   const plan::BackwardTask& task_;
-  std::int64_t batches_, per_batch_ = 0, parts_;
+  std::int64_t batches_, heads_, parts_, per_batch_;
   std::int64_t dim_, value_dim_;  // padded
   KeyBlocks<F> blocks_;
   TaskGradients<F> gradients_;
@@ -114,16 +126,17 @@ BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::Backwar
       problem_(shared.problem),
       task_(task),
       batches_(problem_.keys.batch() == 1 ? problem_.q.size(0) : 1),
+      heads_(problem_.q.size(1) / problem_.keys.heads()),
       parts_((problem_.layout.tiles().height() + width() - 1) / width()),
+      per_batch_(heads_ * problem_.layout.tiles().count() * parts_),
       dim_(padded(plan(), plan().dim)),
       value_dim_(padded(plan(), plan().value_dim)),
       blocks_(problem_.keys, plan(), shared.kernels.load_k, shared.kernels.load_v, task.key_batch,
               task.key_head, workspace.lists),
       gradients_(shared.kernels, problem_.captured, shared.captured) {
-  per_batch_ =
-      problem_.q.size(1) / problem_.keys.heads() * problem_.layout.tiles().count() * parts_;
   Carver carver(workspace.memory());
-  room_.carve(carver, plan(), shared.schedule.longest, shared.kernels.staged);
+  room_.carve(carver, plan(), shared.schedule.longest, leaves_of(shared.problem, plan()),
+              shared.kernels.staged);
   gradients_.carve(carver);
   workspace.check(carver);
   blocks_.use(room_.block);
@@ -138,7 +151,7 @@ BackwardTile<F> BackwardWorker<F>::tile_of(std::int64_t entry) const {
       plan::entry_of(layout, problem_.keys.heads(), width(), task_.key_head, entry % per_batch_);
   const std::int64_t number =
       (tile.b * problem_.q.size(1) + tile.entry.head) * layout.tiles().count() + tile.entry.tile;
-  tile.place = number * parts_ + entry % parts_;
+  tile.place = number * parts_ + tile.entry.first_query / width();
   tile.runs = layout.runs(tile.b, tile.entry.head, tile.entry.tile);
   return tile;
 }
@@ -196,25 +209,31 @@ void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std:
   clear_until(rows);
 }
 
-// all[k] += sum over the group's queries of a[k][q] * b[q], for the keys of the current block.
+// The leaf's sum[k] += sum over the group's queries of a[k][q] * b[q], for the keys of the current
+// block. Every element is one chain of additions, so it does not show how keys were put into blocks.
 template <class F>
 void BackwardWorker<F>::sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a,
-                                         const F* b, F* all, F* own, std::int64_t rows,
+                                         const F* b, SumTree<F>& sum, F* own, std::int64_t rows,
                                          std::int64_t length) {
   const std::span<const Segment> segments = blocks_.now().segments;
   const bool contiguous = segments.size() == 1;
-  F* first = all + (segments.front().begin - task_.keys.begin) * length;
-  if (!contiguous) std::fill_n(own, rows * length, F{0});
+  for (const Segment& segment : segments) {
+    const std::int64_t first = segment.begin - task_.keys.begin;
+    const std::int64_t count = segment.end - segment.begin;
+    sum.touch(first, first + count);
+    if (!contiguous)
+      std::copy_n(sum.leaf() + first * length, count * length, own + segment.place * length);
+  }
   kernel({.a = a,
           .b = b,
-          .c = contiguous ? first : own,
+          .c = contiguous ? sum.leaf() + (segments.front().begin - task_.keys.begin) * length : own,
           .rows = rows,
           .tiles = static_cast<std::int64_t>(tiles_.size())});
   if (contiguous) return;
   for (const Segment& segment : segments) {
-    F* to = all + (segment.begin - task_.keys.begin) * length;
-    const F* from = own + segment.place * length;
-    for (std::int64_t i = 0; i < (segment.end - segment.begin) * length; ++i) to[i] += from[i];
+    const std::int64_t first = segment.begin - task_.keys.begin;
+    std::copy_n(own + segment.place * length, (segment.end - segment.begin) * length,
+                sum.leaf() + first * length);
   }
 }
 
@@ -294,30 +313,47 @@ void BackwardWorker<F>::store(const CopyKernel& copy, const View& to, F* from, s
         .count = keys});
 }
 
+// False if all will be computed again.
+template <class F>
+bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
+  const std::int64_t group = plan::tiles_per_backward_group(plan());
+  for (; first < end; first += group) {
+    if (shared_.nan && !shared_.exact) return false;
+    run_group(first, std::min(end, first + group));
+  }
+  room_.dk.close_leaf();
+  room_.dv.close_leaf();
+  return true;
+}
+
 template <class F>
 void BackwardWorker<F>::run() {
   const std::int64_t group = plan::tiles_per_backward_group(plan());
-  const std::int64_t rows = task_.keys.count() + block_rows(plan()) - plan().key_block;
-  std::fill_n(room_.dk, rows * dim_, F{0});
-  std::fill_n(room_.dv, rows * value_dim_, F{0});
+  room_.dk.clear();
+  room_.dv.clear();
   // What pads a row is read and has to be a number.
   std::fill_n(room_.q_rows, group * width() * dim_, F{0});
   std::fill_n(room_.dout_rows, group * width() * value_dim_, F{0});
   gradients_.clear();
-  const std::int64_t entries = batches_ * per_batch_;
-  for (std::int64_t first = 0; first < entries; first += group) {
-    if (shared_.nan && !shared_.exact) return shared_.give_up();  // all will be computed again
-    run_group(first, std::min(entries, first + group));
+  const std::int64_t leaf = plan::tiles_per_leaf(plan()) * heads_;
+  for (std::int64_t b = 0; b < batches_; ++b) {
+    for (std::int64_t first = 0; first < per_batch_; first += leaf) {
+      const std::int64_t end = std::min(per_batch_, first + leaf);
+      if (!run_leaf(b * per_batch_ + first, b * per_batch_ + end)) return shared_.give_up();
+    }
   }
-  store(shared_.kernels.store_dk, problem_.dk, room_.dk, dim_, static_cast<F>(problem_.scale));
-  store(shared_.kernels.store_dv, problem_.dv, room_.dv, value_dim_, F{1});
+  store(shared_.kernels.store_dk, problem_.dk, room_.dk.finish(), dim_,
+        static_cast<F>(problem_.scale));
+  store(shared_.kernels.store_dv, problem_.dv, room_.dv.finish(), value_dim_, F{1});
   gradients_.deliver(task_.number);
 }
 
 template <class F>
-std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t contributions,
-                        std::int64_t staged) {
-  return measured([&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, staged); }) +
+std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
+                        std::int64_t contributions, std::int64_t staged) {
+  return measured([&](Carver& carver) {
+           BackwardRoom<F>().carve(carver, plan, keys, leaves, staged);
+         }) +
          TaskGradients<F>::bytes_of_block(plan, contributions);
 }
 
@@ -328,10 +364,10 @@ void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspa
   BackwardWorker<F>(shared, task, workspace).run();
 }
 
-std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys,
+std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
                               std::int64_t contributions, std::int64_t staged) {
-  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, contributions, staged)
-                                    : scratch_of<float>(plan, keys, contributions, staged);
+  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, leaves, contributions, staged)
+                                    : scratch_of<float>(plan, keys, leaves, contributions, staged);
 }
 
 template <class F>
@@ -339,7 +375,8 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t keys = shared.schedule.longest;
   const std::int64_t bytes = measured([&](Carver& carver) {
-    BackwardRoom<F>().carve(carver, plan, keys, shared.kernels.staged);
+    BackwardRoom<F>().carve(carver, plan, keys, leaves_of(shared.problem, plan),
+                            shared.kernels.staged);
     TaskGradients<F>(shared.kernels, shared.problem.captured, shared.captured).carve(carver);
   });
   // Every run has a key; those of a tile do not overlap.

@@ -27,7 +27,7 @@ std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProb
     shared.pieces_left[i] = cut.pieces;
     shared.partial_offsets.push_back(bytes);
     bytes +=
-        static_cast<std::size_t>((cut.chunk_end - cut.chunk_begin) * cut.count) * state_bytes(plan);
+        static_cast<std::size_t>(cut.chunks.count() * cut.count) * state_bytes(plan);
   }
   std::optional<Scratch::Share> partial;
   if (bytes > 0) {

@@ -1,7 +1,7 @@
 // A task of a forward call.
 //
 //   load the queries of the task's tiles
-//   for chunk of keys:                           fixed borders: partial sums end here
+//   for chunk of keys:                           plan/chunks.h: partial sums end here
 //     for block of keys:                         shared by the tiles while it is in the cache
 //       for tile:
 //         for run of the block that it sees:     a kernel: m, l and O of the chunk go on
@@ -19,6 +19,7 @@
 #include <numbers>
 #include <span>
 
+#include "plan/chunks.h"
 #include "run/key_blocks.h"
 #include "run/nonfinite.h"
 #include "run/queries.h"
@@ -84,9 +85,6 @@ class ForwardWorker {
   void merge_pieces();
   void finish(ForwardTile<F>& tile);
   bool write(ForwardTile<F>& tile, bool last_try);
-  [[nodiscard]] layout::Range keys_of(std::int64_t chunk) const {
-    return {chunk * shared_.schedule.chunk, (chunk + 1) * shared_.schedule.chunk};
-  }
   TileState<F> saved(std::int64_t chunk, std::size_t tile) const;
 
   ForwardShared& shared_;
@@ -189,7 +187,7 @@ template <class F>
 void ForwardWorker<F>::run_chunk(std::int64_t chunk) {
   shared_.workers.check();
   for (ForwardTile<F>& tile : tiles_) tile.part.clear(tile.width(), value_dim_);
-  run_blocks(tiles_, keys_of(chunk), false);
+  run_blocks(tiles_, plan::keys_of_chunk(chunk), false);
 }
 
 // The chunk's sums join those before them.
@@ -207,7 +205,7 @@ template <class F>
 TileState<F> ForwardWorker<F>::saved(std::int64_t chunk, std::size_t tile) const {
   const auto number = static_cast<std::size_t>(task_.cut);
   const plan::Cut& cut = shared_.schedule.cuts[number];
-  const auto state = static_cast<std::size_t>((chunk - cut.chunk_begin) * cut.count) + tile;
+  const auto state = static_cast<std::size_t>((chunk - cut.chunks.begin) * cut.count) + tile;
   Carver carver(shared_.partial + shared_.partial_offsets[number] +
                 state * state_bytes(shared_.kernels.widest().plan));
   return TileState<F>::carve(carver, tiles_[tile].width(), value_dim_);
@@ -232,7 +230,7 @@ void ForwardWorker<F>::merge_pieces() {
     ForwardTile<F>& tile = tiles_[i];
     tile.total.clear(tile.width(), value_dim_);
     tile.started = true;
-    for (std::int64_t chunk = cut.chunk_begin; chunk < cut.chunk_end; ++chunk)
+    for (std::int64_t chunk = cut.chunks.begin; chunk < cut.chunks.end; ++chunk)
       merge(tile.total, saved(chunk, i), tile.width(), value_dim_);
   }
 }
@@ -289,13 +287,13 @@ void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
   // Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
   tile.started = false;
   tile.next_run = 0;
-  const std::int64_t length = shared_.schedule.chunk;
-  const std::int64_t end = tile.runs.empty() ? 0 : tile.runs.back().end();
-  for (std::int64_t chunk = tile.runs.empty() ? 0 : tile.runs.front().begin() / length;
-       chunk * length < end; ++chunk) {
+  layout::Range chunks;
+  if (!tile.runs.empty())
+    chunks = plan::chunks_of({tile.runs.front().begin(), tile.runs.back().end()});
+  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
     shared_.workers.check();
     tile.part.clear(tile.width(), value_dim_);
-    run_blocks({&tile, 1}, keys_of(chunk), true);
+    run_blocks({&tile, 1}, plan::keys_of_chunk(chunk), true);
     merge_chunk(tile);
   }
   write(tile, true);
@@ -304,7 +302,7 @@ void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
 template <class F>
 void ForwardWorker<F>::run() {
   for (ForwardTile<F>& tile : tiles_) load_queries(tile);
-  for (std::int64_t chunk = task_.chunk_begin; chunk < task_.chunk_end; ++chunk) {
+  for (std::int64_t chunk = task_.chunks.begin; chunk < task_.chunks.end; ++chunk) {
     run_chunk(chunk);
     if (task_.cut >= 0) {
       save(chunk);
@@ -316,7 +314,7 @@ void ForwardWorker<F>::run() {
     // The last piece to end has the others' results before it.
     if (shared_.pieces_left[static_cast<std::size_t>(task_.cut)].fetch_sub(1) > 1) return;
     merge_pieces();
-  } else if (task_.chunk_begin == task_.chunk_end) {
+  } else if (task_.chunks.empty()) {
     for (ForwardTile<F>& tile : tiles_) tile.total.clear(tile.width(), value_dim_);
   }
   for (ForwardTile<F>& tile : tiles_) finish(tile);
@@ -369,7 +367,8 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
   const ForwardKernels::OfTile& widest = shared.kernels.tile(
       std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
   // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.problem.layout.most_runs(), schedule.chunk);
+  const std::int64_t runs = std::min(shared.problem.layout.most_runs(),
+                                     plan::longest_chunk(shared.problem.layout.extent().keys));
   return {.bytes = static_cast<std::size_t>(
               scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.staged)),
           .wanted = static_cast<std::size_t>(most->count * runs),

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "fuzz.h"
+#include "plan/chunks.h"
 
 namespace treadle::plan {
 namespace {
@@ -27,7 +28,7 @@ Problem random_problem(Random& random) {
   const layout::Extent extent{.batch = random_int(random, 1, 3),
                               .heads = key_heads * random_int(random, 1, 3),
                               .queries = random_int(random, 0, 120),
-                              .keys = random_int(random, 0, 900)};
+                              .keys = random_int(random, 0, random() % 8 == 0 ? 300'000 : 9000)};
   const Tiles tiles({}, extent.queries, random_int(random, 1, 60));
   const bool per_batch = random() % 2 == 0;
   const bool per_head = random() % 2 == 0;
@@ -36,12 +37,13 @@ Problem random_problem(Random& random) {
       (per_batch ? extent.batch : 1) * (per_head ? extent.heads : 1) * tiles.count();
   for (std::int64_t i = 0; i < count; ++i) {
     lists.emplace_back();
-    std::int64_t at = random_int(random, 0, 400);
+    const std::int64_t unit = extent.keys.count() / 20 + 1;
+    std::int64_t at = random_int(random, 0, 8 * unit);
     while (random() % 3 != 0) {
-      const std::int64_t end = at + random_int(random, 1, 300);
+      const std::int64_t end = at + random_int(random, 1, 7 * unit);
       if (end > extent.keys.count()) break;
       lists.back().emplace_back(at, end, random() % 2 == 0);
-      at = end + random_int(random, 0, 50);
+      at = end + random_int(random, 0, unit);
     }
   }
   return {Layout(extent, tiles, per_batch, per_head, lists),
@@ -49,7 +51,6 @@ Problem random_problem(Random& random) {
            .most_queries = random_int(random, 4, 50),
            .tiles_per_group = static_cast<int>(random_int(random, 1, 5)),
            .threads = static_cast<int>(random_int(random, 1, 9)),
-           .chunk = random_int(random, 10, 200),
            .weights = {}}};
 }
 
@@ -79,7 +80,7 @@ TEST(Schedules, EveryQueryMeetsEveryChunkOfItsRunsOnce) {
         const Entry entry =
             entry_of(layout, options.key_heads, options.most_queries, task.key_head, e);
         for (std::int64_t i = entry.first_query; i < entry.first_query + entry.queries; ++i) {
-          for (std::int64_t chunk = task.chunk_begin; chunk < task.chunk_end; ++chunk)
+          for (std::int64_t chunk = task.chunks.begin; chunk < task.chunks.end; ++chunk)
             ++times[{task.b, entry.head, entry.tile, i, chunk}];
           // A cut is finished once, by whoever is last.
           if (task.cut < 0 || pieces[task.cut] == 0)
@@ -95,8 +96,8 @@ TEST(Schedules, EveryQueryMeetsEveryChunkOfItsRunsOnce) {
           for (std::int64_t i = 0; i < layout.tiles().size(t); ++i) {
             ASSERT_EQ((finished[{b, h, t, i}]), 1);
             for (const layout::Run& run : layout.runs(b, h, t)) {
-              for (std::int64_t chunk = run.begin() / options.chunk;
-                   chunk * options.chunk < run.end(); ++chunk)
+              const layout::Range chunks = chunks_of({run.begin(), run.end()});
+              for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
                 ASSERT_EQ((times[{b, h, t, i, chunk}]), 1);
             }
           }
@@ -112,11 +113,11 @@ TEST(Schedules, PiecesOfACutAreItsChunksInOrder) {
   for_random_problems(400, [&](const Problem& problem, const Schedule& made) {
     std::vector<std::vector<Task>> pieces(made.cuts.size());
     for (const Task& task : made.tasks) {
-      EXPECT_LE(task.chunk_begin, task.chunk_end);
+      EXPECT_LE(task.chunks.begin, task.chunks.end);
       if (task.cut < 0) continue;
       ASSERT_LT(task.cut, static_cast<std::int64_t>(made.cuts.size()));
       pieces[static_cast<std::size_t>(task.cut)].push_back(task);
-      EXPECT_LT(task.chunk_begin, task.chunk_end) << "a piece without chunks";
+      EXPECT_FALSE(task.chunks.empty()) << "a piece without chunks";
     }
     EXPECT_TRUE(problem.options.threads > 1 || made.cuts.empty());
     for (std::size_t i = 0; i < made.cuts.size(); ++i) {
@@ -124,17 +125,17 @@ TEST(Schedules, PiecesOfACutAreItsChunksInOrder) {
       ++cuts;
       EXPECT_EQ(static_cast<std::int64_t>(pieces[i].size()), cut.pieces);
       EXPECT_GT(cut.pieces, 1);
-      std::ranges::sort(pieces[i], {}, &Task::chunk_begin);
-      std::int64_t at = cut.chunk_begin;
+      std::ranges::sort(pieces[i], {}, [](const Task& piece) { return piece.chunks.begin; });
+      std::int64_t at = cut.chunks.begin;
       for (const Task& piece : pieces[i]) {
-        EXPECT_EQ(piece.chunk_begin, at);
-        at = piece.chunk_end;
+        EXPECT_EQ(piece.chunks.begin, at);
+        at = piece.chunks.end;
         EXPECT_EQ(piece.count, cut.count);
         EXPECT_EQ(piece.b, pieces[i].front().b);
         EXPECT_EQ(piece.key_head, pieces[i].front().key_head);
         EXPECT_EQ(piece.first, pieces[i].front().first);
       }
-      EXPECT_EQ(at, cut.chunk_end);
+      EXPECT_EQ(at, cut.chunks.end);
     }
   });
   EXPECT_GT(cuts, 0);
@@ -148,6 +149,20 @@ TEST(Schedules, LongestFirst) {
   });
 }
 
+// Chunks of 1024 to 16,384 keys: pieces hold about as many keys as one another.
+TEST(Schedules, PiecesOfAMillionKeysAreAboutEqual) {
+  constexpr std::int64_t keys = std::int64_t{1} << 20;
+  const Layout layout({1, 1, 20, keys}, Tiles({}, 20, 48), false, false, {{{0, keys, true}}});
+  const Schedule made = schedule(layout, {.threads = 4, .weights = {}});
+  ASSERT_EQ(made.cuts.size(), 1u);
+  EXPECT_EQ(made.tasks.size(), 16u);
+  for (const Task& task : made.tasks) {
+    const std::int64_t length =
+        keys_of_chunk(task.chunks.end - 1).end - keys_of_chunk(task.chunks.begin).begin;
+    EXPECT_NEAR(static_cast<double>(length), keys / 16.0, 16384);
+  }
+}
+
 // One long head: without cuts one thread would have all of it.
 TEST(Schedules, OneLongTaskIsCutForAllThreads) {
   const Tiles tiles({}, 20, 48);
@@ -156,8 +171,7 @@ TEST(Schedules, OneLongTaskIsCutForAllThreads) {
     const Schedule made = schedule(layout, {.threads = threads, .weights = {}});
     ASSERT_EQ(made.cuts.size(), 1u);
     EXPECT_GE(static_cast<int>(made.tasks.size()), std::min(threads, 64));
-    EXPECT_EQ(made.cuts[0].chunk_begin, 0);
-    EXPECT_EQ(made.cuts[0].chunk_end, 64);
+    EXPECT_EQ(made.cuts[0].chunks, layout::Range(0, 64));
   }
   EXPECT_EQ(schedule(layout, {.threads = 1, .weights = {}}).tasks.size(), 1u);
 }
@@ -169,7 +183,7 @@ TEST(Schedules, TilesThatSeeNothingAreWrittenAllTheSame) {
   const Schedule made = schedule(layout, {.key_heads = 2, .threads = 3, .weights = {}});
   std::int64_t entries = 0;
   for (const Task& task : made.tasks) {
-    EXPECT_EQ(task.chunk_begin, task.chunk_end);
+    EXPECT_TRUE(task.chunks.empty());
     EXPECT_EQ(task.cut, -1);
     entries += task.count;
   }

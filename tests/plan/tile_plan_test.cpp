@@ -1,4 +1,4 @@
-// The shapes of forward kernels, and the lengths of chunks.
+// The shapes of forward kernels.
 #include "plan/tile_plan.h"
 
 #include <gtest/gtest.h>
@@ -78,16 +78,6 @@ TEST(TilePlans, HashTellsThemApart) {
     }
   }
   EXPECT_EQ(static_cast<int>(hashes.size()), count);
-}
-
-TEST(ChunkLength, ComesFromTheNumberOfKeysAlone) {
-  for (const std::int64_t keys : {0, 1, 1023, 1024, 1025, 65535, 65536})
-    EXPECT_EQ(chunk_length(keys), 1024) << keys;
-  EXPECT_EQ(chunk_length(65537), 2048);
-  EXPECT_EQ(chunk_length(131072), 2048);
-  EXPECT_EQ(chunk_length(131073), 4096);
-  for (std::int64_t keys = 1; keys < (std::int64_t{1} << 31); keys = keys * 3 + 1)
-    EXPECT_LE((keys + chunk_length(keys) - 1) / chunk_length(keys), 64) << keys;
 }
 
 TEST(TileWeights, PreferFullerTiles) {

@@ -215,7 +215,7 @@ TEST(BitsOf, TasksThatAreCut) {
       const ForwardRun run(mods_of({}, mask));
       const layout::Layout layout = run.build({1, 1, 10, keys}, {}, 24);
       const plan::Schedule schedule =
-          plan::schedule(layout, {.threads = 7, .chunk = plan::chunk_length(keys), .weights = {}});
+          plan::schedule(layout, {.threads = 7, .weights = {}});
       ASSERT_EQ(schedule.cuts.size(), 1u);
       EXPECT_GT(schedule.tasks.size(), 2u);
       const Rows expected = run({q, k, k}, 0.5, layout, *serial_executor());

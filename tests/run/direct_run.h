@@ -54,7 +54,6 @@ class DirectRun {
                  .most_queries = widest.width(),
                  .tiles_per_group = plan::tiles_per_group(widest, keys.needs_copy(widest.compute)),
                  .threads = executor.threads(),
-                 .chunk = plan::chunk_length(keys.positions().end),
                  .weights = plan::tile_weights(widest.target, widest.compute)});
     Rows rows{Tensor(q.dtype(), {q.size(0), q.size(1), q.size(2), kind_.value_dim}),
               Tensor(kind_.compute, {q.size(0), q.size(1), q.size(2)}),

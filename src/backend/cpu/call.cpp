@@ -31,7 +31,6 @@ plan::ScheduleOptions schedule_options(const plan::TilePlan& widest, const run::
           .most_queries = widest.width(),
           .tiles_per_group = plan::tiles_per_group(widest, keys.needs_copy(widest.compute)),
           .threads = workers.threads(),
-          .chunk = plan::chunk_length(keys.positions().end),
           .weights = plan::tile_weights(widest.target, widest.compute)};
 }
 

@@ -91,7 +91,10 @@ std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
     const plan::TilePlan plan =
         plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, vectors);
-    most = std::max(most, run::backward_scratch(plan, keys, contributions, staged));
+    // As many as there would be if every query were a tile.
+    const std::int64_t queries = sizes.queries.count() * (sizes.key_batch == 1 ? sizes.batch : 1);
+    const std::int64_t leaves = queries / plan::tiles_per_leaf(plan) + sizes.batch;
+    most = std::max(most, run::backward_scratch(plan, keys, leaves, contributions, staged));
   }
   return most;
 }

@@ -1,0 +1,117 @@
+// Leaves joined to nodes as soon as they are complete. Read close_leaf() first.
+#include "run/sum_tree.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace treadle::run {
+
+template <class F>
+void SumTree<F>::carve(Carver& carver, std::int64_t rows, std::int64_t length,
+                       std::int64_t leaves) {
+  rows_ = rows;
+  length_ = length;
+  levels_ = 0;
+  for (std::int64_t reach = 1; reach < leaves && levels_ < most_levels; reach *= children)
+    ++levels_;
+  for (int level = 0; level <= levels_; ++level) {
+    Node& node = nodes_[static_cast<std::size_t>(level)];
+    node.sums = carver.take<F>(rows * length);
+    node.touched = carver.take<std::uint8_t>(rows);
+  }
+}
+
+template <class F>
+void SumTree<F>::clear() {
+  closed_ = 0;
+  for (int level = 0; level <= levels_; ++level) {
+    Node& node = nodes_[static_cast<std::size_t>(level)];
+    std::fill_n(node.touched, rows_, std::uint8_t{0});
+    node.begin = node.end = 0;
+  }
+}
+
+template <class F>
+template <class Each>
+void SumTree<F>::for_stretches(const std::uint8_t* touched, std::int64_t begin, std::int64_t end,
+                               const Each& each) {
+  while (begin < end) {
+    const std::uint8_t* next =
+        std::find(touched + begin, touched + end, static_cast<std::uint8_t>(1 - touched[begin]));
+    const std::int64_t stop = next - touched;
+    each(begin, stop, touched[begin] != 0);
+    begin = stop;
+  }
+}
+
+template <class F>
+void SumTree<F>::touch(std::int64_t begin, std::int64_t end) {
+  Node& node = nodes_[0];
+  for_stretches(node.touched, begin, end, [&](std::int64_t first, std::int64_t past, bool known) {
+    if (known) return;
+    std::fill(node.sums + first * length_, node.sums + past * length_, F{0});
+  });
+  std::fill(node.touched + begin, node.touched + end, std::uint8_t{1});
+  if (node.begin == node.end) {
+    node.begin = begin;
+    node.end = end;
+  } else {
+    node.begin = std::min(node.begin, begin);
+    node.end = std::max(node.end, end);
+  }
+}
+
+template <class F>
+void SumTree<F>::join(Node& into, Node& from) {
+  if (from.begin == from.end) return;
+  if (into.begin == into.end) return std::swap(into, from);
+  for_stretches(from.touched, from.begin, from.end,
+                [&](std::int64_t begin, std::int64_t end, bool given) {
+    if (!given) return;
+    for_stretches(into.touched, begin, end,
+                  [&](std::int64_t first, std::int64_t past, bool known) {
+      F* to = into.sums + first * length_;
+      const F* add = from.sums + first * length_;
+      const std::int64_t count = (past - first) * length_;
+      if (known) {
+        for (std::int64_t i = 0; i < count; ++i) to[i] += add[i];
+      } else {
+        std::copy_n(add, count, to);
+      }
+    });
+    std::fill(into.touched + begin, into.touched + end, std::uint8_t{1});
+  });
+  std::fill(from.touched + from.begin, from.touched + from.end, std::uint8_t{0});
+  into.begin = std::min(into.begin, from.begin);
+  into.end = std::max(into.end, from.end);
+  from.begin = from.end = 0;
+}
+
+template <class F>
+void SumTree<F>::close_leaf() {
+  ++closed_;
+  std::int64_t number = closed_;
+  for (int level = 0; level < levels_; ++level) {
+    const auto at = static_cast<std::size_t>(level);
+    join(nodes_[at + 1], nodes_[at]);
+    if (number % children != 0) break;  // the node above waits for more
+    number /= children;
+  }
+}
+
+template <class F>
+F* SumTree<F>::finish() {
+  // Nodes of lower levels hold later leaves.
+  for (std::size_t level = 0; level < static_cast<std::size_t>(levels_); ++level)
+    join(nodes_[level + 1], nodes_[level]);
+  const Node& root = nodes_[static_cast<std::size_t>(levels_)];
+  for_stretches(root.touched, 0, rows_, [&](std::int64_t begin, std::int64_t end, bool known) {
+    if (!known) std::fill(root.sums + begin * length_, root.sums + end * length_, F{0});
+  });
+  return root.sums;
+}
+
+template class SumTree<float>;
+template class SumTree<double>;
+
+}  // namespace treadle::run
