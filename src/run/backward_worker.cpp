@@ -351,9 +351,8 @@ void BackwardWorker<F>::run() {
 template <class F>
 std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
                         std::int64_t contributions, std::int64_t staged) {
-  return measured([&](Carver& carver) {
-           BackwardRoom<F>().carve(carver, plan, keys, leaves, staged);
-         }) +
+  return measured(
+             [&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, leaves, staged); }) +
          TaskGradients<F>::bytes_of_block(plan, contributions);
 }
 

@@ -26,8 +26,7 @@ std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProb
     const plan::Cut& cut = schedule.cuts[i];
     shared.pieces_left[i] = cut.pieces;
     shared.partial_offsets.push_back(bytes);
-    bytes +=
-        static_cast<std::size_t>(cut.chunks.count() * cut.count) * state_bytes(plan);
+    bytes += static_cast<std::size_t>(cut.chunks.count() * cut.count) * state_bytes(plan);
   }
   std::optional<Scratch::Share> partial;
   if (bytes > 0) {

@@ -67,20 +67,20 @@ void SumTree<F>::join(Node& into, Node& from) {
   if (into.begin == into.end) return std::swap(into, from);
   for_stretches(from.touched, from.begin, from.end,
                 [&](std::int64_t begin, std::int64_t end, bool given) {
-    if (!given) return;
-    for_stretches(into.touched, begin, end,
-                  [&](std::int64_t first, std::int64_t past, bool known) {
-      F* to = into.sums + first * length_;
-      const F* add = from.sums + first * length_;
-      const std::int64_t count = (past - first) * length_;
-      if (known) {
-        for (std::int64_t i = 0; i < count; ++i) to[i] += add[i];
-      } else {
-        std::copy_n(add, count, to);
-      }
-    });
-    std::fill(into.touched + begin, into.touched + end, std::uint8_t{1});
-  });
+                  if (!given) return;
+                  for_stretches(into.touched, begin, end,
+                                [&](std::int64_t first, std::int64_t past, bool known) {
+                                  F* to = into.sums + first * length_;
+                                  const F* add = from.sums + first * length_;
+                                  const std::int64_t count = (past - first) * length_;
+                                  if (known) {
+                                    for (std::int64_t i = 0; i < count; ++i) to[i] += add[i];
+                                  } else {
+                                    std::copy_n(add, count, to);
+                                  }
+                                });
+                  std::fill(into.touched + begin, into.touched + end, std::uint8_t{1});
+                });
   std::fill(from.touched + from.begin, from.touched + from.end, std::uint8_t{0});
   into.begin = std::min(into.begin, from.begin);
   into.end = std::max(into.end, from.end);

@@ -37,7 +37,7 @@ TEST(Chunks, TheLongest) {
   EXPECT_EQ(longest_chunk(700), 700);
   EXPECT_EQ(longest_chunk({1000, 1100}), 76);
   EXPECT_EQ(longest_chunk(5000), 1024);
-  EXPECT_EQ(longest_chunk(65'636), 1024);   // a longer chunk begins, and holds 100
+  EXPECT_EQ(longest_chunk(65'636), 1024);  // a longer chunk begins, and holds 100
   EXPECT_EQ(longest_chunk(67'500), 1964);
   EXPECT_EQ(longest_chunk(1 << 20), 16'384);
 }

@@ -5,6 +5,7 @@
 #include "emit/llvm/arithmetic.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -15,14 +16,10 @@ namespace {
 
 using ir::Op;
 
-// Neither a NaN nor something that may be one.
-bool is_number(Value* value) {
-  if (auto* constant = ::llvm::dyn_cast<::llvm::Constant>(value)) {
-    if (constant->getType()->isVectorTy()) constant = constant->getSplatValue();
-    auto* real = ::llvm::dyn_cast_or_null<::llvm::ConstantFP>(constant);
-    return real != nullptr && !real->isNaN();
-  }
-  return ::llvm::isa<::llvm::SIToFPInst, ::llvm::UIToFPInst>(value);
+// By the graph, not by the instruction: a scalar and a lane are to take the same steps.
+bool maybe_nan(const ir::Node& node) {
+  if (node.op == Op::constant) return node.type == ir::Type::real && std::isnan(node.real());
+  return node.op != Op::to_float;
 }
 
 ::llvm::ConstantInt* constant_integer(Value* value) {
@@ -68,10 +65,11 @@ Arithmetic::Result Arithmetic::apply(const ir::Graph& graph, ir::NodeId id,
   Values in;
   for (const Result& operand : operands) in.push_back(operand.value);
   level(in);
-  return {.value = value(node, graph[node.operands[0]].type, in), .poison = poison(node, operands)};
+  return {.value = value(graph, node, in), .poison = poison(node, operands)};
 }
 
-Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) {
+Value* Arithmetic::value(const ir::Graph& graph, const ir::Node& node, const Values& in) {
+  const ir::Type from = graph[node.operands[0]].type;
   const bool is_real = node.type == ir::Type::real;
   const bool of_reals = from == ir::Type::real;
   Value* a = in[0];
@@ -84,6 +82,9 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
     return of_reals ? build_.CreateFCmp(reals, a, b) : build_.CreateICmp(integers, a, b);
   };
   const auto number = [&](double value) { return ::llvm::ConstantFP::get(type, value); };
+  const auto operand = [&](std::size_t i) -> Compared {
+    return {in[i], maybe_nan(graph[node.operands[i]])};
+  };
   using Is = ::llvm::CmpInst;
 
   switch (node.op) {
@@ -99,9 +100,9 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
       return is_real ? call(::llvm::Intrinsic::fabs)
                      : build_.CreateBinaryIntrinsic(::llvm::Intrinsic::abs, a, build_.getFalse());
     case Op::sign: return sign(a);
-    case Op::min: return smaller(a, b);
-    case Op::max: return larger(a, b);
-    case Op::clamp: return smaller(larger(a, b), in[2]);
+    case Op::min: return smaller(operand(0), operand(1));
+    case Op::max: return larger(operand(0), operand(1));
+    case Op::clamp: return smaller({larger(operand(0), operand(1))}, operand(2));
 
     case Op::div: return build_.CreateFDiv(a, b);
     case Op::sqrt: return call(::llvm::Intrinsic::sqrt);
@@ -169,22 +170,22 @@ Value* Arithmetic::value(const ir::Node& node, ir::Type from, const Values& in) 
 
 // A NaN on either side wins. The plain select, one instruction on x86, returns the right side if
 // either is NaN.
-Value* Arithmetic::smaller(Value* a, Value* b) {
-  if (a->getType()->isIntOrIntVectorTy()) {
-    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, a, b);
-  }
-  if (is_number(b)) std::swap(a, b);
-  Value* least = build_.CreateSelect(build_.CreateFCmpOLT(a, b), a, b);
-  return is_number(a) ? least : build_.CreateSelect(build_.CreateFCmpUNO(a, a), a, least);
+Value* Arithmetic::smaller(Compared a, Compared b) {
+  if (a.value->getType()->isIntOrIntVectorTy())
+    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, a.value, b.value);
+  if (!b.maybe_nan) std::swap(a, b);
+  Value* least = build_.CreateSelect(build_.CreateFCmpOLT(a.value, b.value), a.value, b.value);
+  if (!a.maybe_nan) return least;
+  return build_.CreateSelect(build_.CreateFCmpUNO(a.value, a.value), a.value, least);
 }
 
-Value* Arithmetic::larger(Value* a, Value* b) {
-  if (a->getType()->isIntOrIntVectorTy()) {
-    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smax, a, b);
-  }
-  if (is_number(b)) std::swap(a, b);
-  Value* most = build_.larger(a, b);
-  return is_number(a) ? most : build_.CreateSelect(build_.CreateFCmpUNO(a, a), a, most);
+Value* Arithmetic::larger(Compared a, Compared b) {
+  if (a.value->getType()->isIntOrIntVectorTy())
+    return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smax, a.value, b.value);
+  if (!b.maybe_nan) std::swap(a, b);
+  Value* most = build_.larger(a.value, b.value);
+  if (!a.maybe_nan) return most;
+  return build_.CreateSelect(build_.CreateFCmpUNO(a.value, a.value), a.value, most);
 }
 
 Value* Arithmetic::sign(Value* a) {

@@ -47,11 +47,16 @@ class Arithmetic {
 
  private:
   // The operands are all scalars or all vectors.
-  Value* value(const ir::Node& node, ir::Type from, const Values& in);
+  Value* value(const ir::Graph& graph, const ir::Node& node, const Values& in);
   Value* poison(const ir::Node& node, std::span<const Result> in);
 
-  Value* smaller(Value* a, Value* b);
-  Value* larger(Value* a, Value* b);
+  // An operand of min or max, and whether it can be NaN.
+  struct Compared {
+    Value* value = nullptr;
+    bool maybe_nan = true;
+  };
+  Value* smaller(Compared a, Compared b);
+  Value* larger(Compared a, Compared b);
   Value* sign(Value* a);
   Value* floor_divide(Value* a, Value* b, bool rest);
   Value* shift(ir::Op op, Value* a, Value* by);

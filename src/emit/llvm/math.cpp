@@ -54,31 +54,42 @@ Value* each_lane(Builder& build, Op op, const Values& operands) {
 char letter_of(unsigned bytes) { return bytes == 64 ? 'e' : bytes == 32 ? 'd' : 'b'; }
 
 // In pieces of the widest vectors that libmvec takes: _ZGVdN8v_tanhf takes 8 floats, _ZGVdN4vv_pow
-// two times 4 doubles.
+// two times 4 doubles. Functions for other widths have other bits, so a shorter vector is filled up
+// with its last lane, and a scalar fills all lanes.
 Value* with_libmvec(Builder& build, Op op, const Values& operands) {
-  ::llvm::FixedVectorType* type = vector_type(operands[0]);
-  const unsigned lanes = type->getNumElements();
-  const unsigned size = type->getScalarSizeInBits() / 8;
-  const unsigned bytes = std::min(static_cast<unsigned>(build.target().libmvec), lanes * size);
-  const unsigned piece = bytes / size;
+  ::llvm::Type* type = operands[0]->getType();
+  const auto bytes = static_cast<unsigned>(build.target().libmvec);
+  const unsigned piece = bytes * 8 / type->getScalarSizeInBits();
   const std::string name = fmt::format("_ZGV{}N{}{}_{}", letter_of(bytes), piece,
                                        operands.size() == 2 ? "vv" : "v", name_in_c(op, type));
+  if (!type->isVectorTy()) {
+    Values splats;
+    for (Value* operand : operands) splats.push_back(build.CreateVectorSplat(piece, operand));
+    return build.CreateExtractElement(call(build, name, splats), std::uint64_t{0});
+  }
+  const unsigned lanes = vector_type(operands[0])->getNumElements();
   ::llvm::SmallVector<Value*> results;
   for (unsigned begin = 0; begin < lanes; begin += piece) {
     ::llvm::SmallVector<int> part(piece);
-    std::iota(part.begin(), part.end(), static_cast<int>(begin));
+    for (unsigned i = 0; i < piece; ++i) part[i] = static_cast<int>(std::min(begin + i, lanes - 1));
     Values parts;
     for (Value* operand : operands) {
       parts.push_back(piece == lanes ? operand : build.CreateShuffleVector(operand, part));
     }
     results.push_back(call(build, name, parts));
   }
-  return ::llvm::concatenateVectors(build, results);
+  Value* all = ::llvm::concatenateVectors(build, results);
+  if (lanes % piece == 0) return all;
+  ::llvm::SmallVector<int> first(lanes);
+  std::iota(first.begin(), first.end(), 0);
+  return build.CreateShuffleVector(all, first);
 }
 
 bool is_inline(Op op) { return op == Op::exp2 || op == Op::exp || op == Op::tanh; }
 
 Value* in_line(Builder& build, Op op, Value* x) {
+  if (!x->getType()->isVectorTy())
+    return build.CreateExtractElement(in_line(build, op, build.splat(x)), std::uint64_t{0});
   if (op == Op::exp2) return inline_exp2(build, x);
   return op == Op::exp ? inline_exp(build, x) : inline_tanh(build, x);
 }
@@ -103,11 +114,10 @@ Value* sigmoid(Builder& build, Value* x) {
 Value* emit_math(Builder& build, Op op, const Values& operands) {
   if (op == Op::sigmoid) return sigmoid(build, operands[0]);
   ::llvm::Type* type = operands[0]->getType();
-  if (!type->isVectorTy()) return call(build, name_in_c(op, type), operands);
   if (is_inline(op) && type->getScalarType()->isFloatTy()) return in_line(build, op, operands[0]);
-  const bool fills_register = type->getPrimitiveSizeInBits() >= 128;
-  return build.target().libmvec > 0 && fills_register ? with_libmvec(build, op, operands)
-                                                      : each_lane(build, op, operands);
+  if (build.target().libmvec > 0) return with_libmvec(build, op, operands);
+  return type->isVectorTy() ? each_lane(build, op, operands)
+                            : call(build, name_in_c(op, type), operands);
 }
 
 }  // namespace treadle::emit::llvm

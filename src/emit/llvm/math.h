@@ -1,8 +1,9 @@
 // Functions of floats: exp, tanh, pow and others, of scalars or vectors, of fp32 or fp64.
 //
-// Within 4 ulp of the true value everywhere. exp2, exp, sigmoid and tanh of fp32 vectors are
-// inlined (math_inline.h); the others are glibc's vector functions where the target has them.
-// Everywhere else, and for scalars, the C library's functions are called.
+// Within 4 ulp of the true value everywhere. exp2, exp, sigmoid and tanh of fp32 are inlined
+// (math_inline.h); the others are glibc's vector functions where the target has them, always those
+// of the target's widest vectors, and the C library's functions elsewhere. A scalar is computed as a
+// lane of a vector is: what a function returns depends on its operands and the target alone.
 #pragma once
 
 #include "emit/llvm/builder.h"

@@ -51,8 +51,7 @@ Value* TileEmitter::modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v,
   const bool added = kind == plan::ScoreForm::Kind::added;
   const ModEmitter::Result result = mod.pair(v, added ? nullptr : score).front();
   if (result.poison != nullptr) poison = build_.splat(result.poison);
-  if (!result.value->getType()->isVectorTy() && added)  // one multiplication for all lanes
-    return build_.CreateFAdd(score, build_.splat(build_.CreateFMul(result.value, log2e)));
+  // The same steps for a scalar: which values are scalars follows from what is in the lanes.
   Value* value = build_.splat(result.value);
   return added ? build_.fma(value, build_.splat(log2e), score)
                : build_.CreateFMul(value, build_.splat(log2e));
