@@ -28,6 +28,7 @@ bool is_always(const ir::Joint& joint, std::string_view name, int rank, ir::Inpu
 
 CaptureReach capture_reach(const ir::Joint& joint, std::string_view name, int rank) {
   return {.by_key = is_always(joint, name, rank, ir::Input::kv),
+          .by_query = is_always(joint, name, rank, ir::Input::q),
           .by_head = is_always(joint, name, rank, ir::Input::h),
           .by_batch = is_always(joint, name, rank, ir::Input::b)};
 }

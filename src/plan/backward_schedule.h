@@ -15,10 +15,10 @@
 
 namespace treadle::plan {
 
-// One index of every contribution to a capture, the same one, is the key (the head, the batch):
-// then different chunks of keys (key heads, batches) never add to the same element.
+// One index of every contribution to a capture, the same one, is the key (the query, the head, the
+// batch): then different keys (queries, heads, batches) never add to the same element.
 struct CaptureReach {
-  bool by_key = false, by_head = false, by_batch = false;
+  bool by_key = false, by_query = false, by_head = false, by_batch = false;
 };
 
 // Of the capture of that name and rank.

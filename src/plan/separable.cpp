@@ -1,4 +1,5 @@
-// Whether the indices of a contribution separate into a part of the query and a part of the key.
+// Whether the indices of a contribution separate into a part of the query and a part of the key, and
+// whether there is the latter.
 //
 // In: a derivative and its contributions. Out: yes or no for each. Read separates() first.
 #include "plan/separable.h"
@@ -40,6 +41,19 @@ std::vector<bool> separable_contributions(const ir::Graph& derivative,
   for (const ir::Contribution& contribution : contributions) {
     all.push_back(std::ranges::all_of(contribution.index, [&](int output) -> bool {
       return separate[derivative.output(output)];
+    }));
+  }
+  return all;
+}
+
+std::vector<bool> keyed_contributions(const ir::Graph& derivative,
+                                      const ir::PerNode<Dependence>& on,
+                                      std::span<const ir::Contribution> contributions) {
+  std::vector<bool> all;
+  for (const ir::Contribution& contribution : contributions) {
+    all.push_back(std::ranges::any_of(contribution.index, [&](int output) {
+      const Dependence& index = on[derivative.output(output)];
+      return index.kv || index.score;
     }));
   }
   return all;

@@ -14,9 +14,9 @@ namespace treadle::run {
 
 struct BackwardKernels {
   plan::TilePlan plan;
-  double query_factor = 1;      // what queries are multiplied with besides the scale
-  std::int64_t staged = 0;      // bytes of TileArgs::staged for each key of a block and query
-  std::vector<bool> separable;  // by contribution
+  double query_factor = 1;  // what queries are multiplied with besides the scale
+  std::int64_t staged = 0;  // bytes of TileArgs::staged for each key of a block and query
+  std::vector<bool> separable, keyed;  // by contribution: plan/separable.h
 
   LazyKernel<plan::BackwardKernelArgs> full, masked, exact_full, exact_masked;
   plan::ReduceSpec dk_spec, dv_spec;

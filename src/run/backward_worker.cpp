@@ -133,11 +133,11 @@ BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::Backwar
       value_dim_(padded(plan(), plan().value_dim)),
       blocks_(problem_.keys, plan(), shared.kernels.load_k, shared.kernels.load_v, task.key_batch,
               task.key_head, workspace.lists),
-      gradients_(shared.kernels, problem_.captured, shared.captured) {
+      gradients_(shared.kernels, problem_, shared.captured) {
   Carver carver(workspace.memory());
   room_.carve(carver, plan(), shared.schedule.longest, leaves_of(shared.problem, plan()),
               shared.kernels.staged);
-  gradients_.carve(carver);
+  gradients_.carve(carver, leaves_of(shared.problem, plan()));
   workspace.check(carver);
   blocks_.use(room_.block);
 }
@@ -201,9 +201,9 @@ void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std:
                                   .dq = tile.room.dq,
                                   .derivative_captures = problem_.derivative_captures.data(),
                                   .gradient_strides = problem_.gradient_strides.data()};
-    gradients_.set(args);
+    gradients_.set(args, number, run);
     shared_.kernels.block(run.full, shared_.exact)(args);
-    if (!gradients_.add(run.end - run.begin, tile.entry.queries)) shared_.nan = true;
+    if (!gradients_.take(number, run, tile.entry.queries)) shared_.nan = true;
     shared_.poisoned.note(poisoned_, {tile.b, tile.entry.head, tile.entry.tile});
   }
   clear_until(rows);
@@ -246,7 +246,9 @@ void BackwardWorker<F>::run_block() {
   };
   const std::int64_t k_rows = whole(shared_.kernels.dk_spec);
   const std::int64_t v_rows = whole(shared_.kernels.dv_spec);
+  gradients_.start_block();
   for (std::size_t i = 0; i < tiles_.size(); ++i) run_tile(tiles_[i], i, std::max(k_rows, v_rows));
+  gradients_.add_block(blocks_.now().count);
   sum_over_queries(exact_dout_ ? shared_.kernels.exact_sum_dv : shared_.kernels.sum_dv,
                    room_.probabilities, room_.dout_rows, room_.dv, room_.block_dv, v_rows,
                    value_dim_);
@@ -292,7 +294,9 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end) {
     exact_dout_ = has_nonfinite(room_.dout_rows, rows * value_dim_);
   }
   blocks_.start();
+  gradients_.start_group();
   while (blocks_.next()) run_block();
+  gradients_.add_group();
   for (const BackwardTile<F>& tile : tiles_) deliver_dq(tile, tile.room.dq);
 }
 
@@ -323,6 +327,7 @@ bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
   }
   room_.dk.close_leaf();
   room_.dv.close_leaf();
+  gradients_.close_leaf();
   return true;
 }
 
@@ -376,7 +381,8 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   const std::int64_t bytes = measured([&](Carver& carver) {
     BackwardRoom<F>().carve(carver, plan, keys, leaves_of(shared.problem, plan),
                             shared.kernels.staged);
-    TaskGradients<F>(shared.kernels, shared.problem.captured, shared.captured).carve(carver);
+    TaskGradients<F>(shared.kernels, shared.problem, shared.captured)
+        .carve(carver, leaves_of(shared.problem, plan));
   });
   // Every run has a key; those of a tile do not overlap.
   const std::int64_t runs = std::min(shared.problem.layout.most_runs(), keys);

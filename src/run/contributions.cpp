@@ -3,55 +3,8 @@
 
 #include <algorithm>
 
-#include "run/nonfinite.h"
-
 namespace treadle::run {
 namespace {
-
-// In four chains, whose order is fixed.
-template <class F>
-F sum_of(const F* values, std::int64_t count) {
-  F chains[4] = {0, 0, 0, 0};
-  const std::int64_t whole = count / 4 * 4;
-  for (std::int64_t i = 0; i < whole; i += 4)
-    for (std::int64_t j = 0; j < 4; ++j) chains[j] += values[i + j];
-  for (std::int64_t i = whole; i < count; ++i) chains[i - whole] += values[i];
-  return (chains[0] + chains[1]) + (chains[2] + chains[3]);
-}
-
-// The offset of a pair. Those of pairs that contribute nothing may be far outside; the sum wraps.
-template <class F>
-std::int64_t offset_of(const Contributions<F>& given, std::int64_t k, std::int64_t q) {
-  if (!given.separable) return given.offsets[k * given.width + q];
-  const auto offset = [&](std::int64_t i) { return static_cast<std::uint64_t>(given.offsets[i]); };
-  return static_cast<std::int64_t>(offset(q) + offset(given.width + k) - offset(0));
-}
-
-template <class F>
-void add_checked(const Contributions<F>& given, F* sum, std::int64_t count) {
-  for (std::int64_t k = 0; k < given.keys; ++k) {
-    for (std::int64_t q = 0; q < given.queries; ++q) {
-      const F value = given.values[k * given.width + q];
-      const std::int64_t offset = offset_of(given, k, q);
-      if (value != F{0} && offset >= 0 && offset < count) sum[offset] += value;
-    }
-  }
-}
-
-// One offset for all: lane by lane, then the lanes.
-template <class F>
-void add_to_one(const Contributions<F>& given, F* to) {
-  constexpr std::int64_t most = 64;
-  for (std::int64_t first = 0; first < given.queries; first += most) {
-    F lanes[most] = {};
-    const std::int64_t count = std::min(most, given.queries - first);
-    for (std::int64_t k = 0; k < given.keys; ++k) {
-      const F* values = given.values + k * given.width + first;
-      for (std::int64_t q = 0; q < count; ++q) lanes[q] += values[q];
-    }
-    *to += sum_of(lanes, count);
-  }
-}
 
 // Whether each offset is so far from the one before it.
 bool equally_apart(const std::int64_t* offsets, std::int64_t count, std::int64_t apart) {
@@ -60,74 +13,74 @@ bool equally_apart(const std::int64_t* offsets, std::int64_t count, std::int64_t
   return true;
 }
 
-// All offsets are inside; a key's offset is that of its pair with the first query.
-template <class F>
-void add_separable(const Contributions<F>& given, F* sum) {
-  const std::int64_t* by_query = given.offsets;
-  const std::int64_t* by_key = given.offsets + given.width;
-  const std::int64_t queries = given.queries;
-  const auto values = [&](std::int64_t k) { return given.values + k * given.width; };
-  if (equally_apart(by_query, queries, 0)) {
-    if (equally_apart(by_key, given.keys, 0)) return add_to_one(given, sum + by_key[0]);
-    for (std::int64_t k = 0; k < given.keys; ++k) sum[by_key[k]] += sum_of(values(k), queries);
-  } else if (equally_apart(by_query, queries, 1)) {
-    for (std::int64_t k = 0; k < given.keys; ++k) {
-      F* to = sum + by_key[k];
-      const F* from = values(k);
-      for (std::int64_t q = 0; q < queries; ++q) to[q] += from[q];
-    }
-  } else if (equally_apart(by_query, queries, -1)) {
-    for (std::int64_t k = 0; k < given.keys; ++k) {
-      F* to = sum + by_key[k];
-      const F* from = values(k);
-      for (std::int64_t q = 0; q < queries; ++q) to[-q] += from[q];
-    }
-  } else if (equally_apart(by_key, given.keys, 0)) {
-    for (std::int64_t k = 0; k < given.keys; ++k)
-      for (std::int64_t q = 0; q < queries; ++q)
-        sum[by_key[0] + by_query[q] - by_query[0]] += values(k)[q];
-  } else if (equally_apart(by_key, given.keys, 1)) {
-    for (std::int64_t q = 0; q < queries; ++q) {
-      F* to = sum + by_key[0] + by_query[q] - by_query[0];
-      const F* from = given.values + q;
-      for (std::int64_t k = 0; k < given.keys; ++k) to[k] += from[k * given.width];
-    }
-  } else {
-    for (std::int64_t k = 0; k < given.keys; ++k)
-      for (std::int64_t q = 0; q < queries; ++q)
-        sum[by_key[k] + by_query[q] - by_query[0]] += values(k)[q];
-  }
-}
-
-// Whether all offsets are inside, also those of pairs that contribute nothing.
-template <class F>
-bool all_inside(const Contributions<F>& given, std::int64_t count) {
-  const std::int64_t* by_key = given.offsets + given.width;
-  const auto [low_q, high_q] = std::minmax_element(given.offsets, given.offsets + given.queries);
-  const auto [low_k, high_k] = std::minmax_element(by_key, by_key + given.keys);
-  // Places far outside would overflow when added.
-  constexpr std::int64_t far = std::int64_t{1} << 60;
-  for (const std::int64_t* offset : {&*low_q, &*high_q, &*low_k, &*high_k})
-    if (*offset < -far || *offset > far) return false;
-  return *low_q + *low_k - given.offsets[0] >= 0 && *high_q + *high_k - given.offsets[0] < count;
+// Nothing overflows that is added to an offset this far from the ends.
+bool is_inside(std::int64_t offset, const QueryOffsets& queries, std::int64_t count) {
+  return offset >= 0 && offset < count && offset + queries.low >= 0 &&
+         offset + queries.high < count;
 }
 
 }  // namespace
 
 template <class F>
-bool add_contributions(const Contributions<F>& given, F* sum, std::int64_t count) {
-  if (given.separable && all_inside(given, count)) {
-    add_separable(given, sum);
-  } else {
-    add_checked(given, sum, count);
+QueryOffsets query_offsets(const Contributions<F>& given) {
+  using Step = QueryOffsets::Step;
+  if (given.offsets != nullptr) return {};
+  constexpr std::int64_t most_between = 64;  // unused elements for each that is used
+  QueryOffsets found;
+  bool same = true, up = true, down = true;
+  for (std::int64_t q = 0; q < given.queries; ++q) {
+    const std::int64_t from_first = from_first_query(given, q);
+    same = same && from_first == 0;
+    up = up && from_first == q;
+    down = down && from_first == -q;
+    found.low = std::min(found.low, from_first);
+    found.high = std::max(found.high, from_first);
   }
-  bool nan = false;
-  for (std::int64_t k = 0; k < given.keys; ++k)
-    nan = nan || has_nan(given.values + k * given.width, given.queries);
-  return !nan;
+  found.step = same ? Step::same : up ? Step::up : down ? Step::down : Step::any;
+  const std::int64_t most = most_between * given.queries;
+  found.regular = found.low > -most && found.high < most;
+  return found;
 }
 
-template bool add_contributions(const Contributions<float>&, float*, std::int64_t);
-template bool add_contributions(const Contributions<double>&, double*, std::int64_t);
+template <class F>
+Elements elements_of(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t k,
+                     std::int64_t count) {
+  const std::int64_t offset = given.by_key == nullptr ? -1 : given.by_key[k];
+  if (!queries.regular || !is_inside(offset, queries, count)) return {};
+  return {offset + queries.low, offset + queries.high};
+}
+
+// Queries far apart and keys side by side, as in bias[q, kv]: a query at a time writes to one place
+// of the memory.
+template <class F>
+void add_apart(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t begin,
+               std::int64_t end, F* sum, std::int64_t count) {
+  const auto [low, high] = std::minmax_element(given.by_key + begin, given.by_key + end);
+  // No gradient has so many elements: sums of two such numbers do not overflow.
+  constexpr std::int64_t far = std::int64_t{1} << 60;
+  const bool inside = queries.low > -far && queries.high < far && is_inside(*low, queries, count) &&
+                      is_inside(*high, queries, count);
+  if (inside && queries.step == QueryOffsets::Step::any &&
+      equally_apart(given.by_key + begin, end - begin, 1)) {
+    for (std::int64_t q = 0; q < given.queries; ++q) {
+      F* to = sum + given.by_key[begin] + from_first_query(given, q);
+      const F* from = given.values + begin * given.width + q;
+      for (std::int64_t k = 0; k < end - begin; ++k) to[k] += from[k * given.width];
+    }
+    return;
+  }
+  for (std::int64_t k = begin; k < end; ++k)
+    add_key(given, queries, k, sum, count, [](std::int64_t, std::int64_t) {});
+}
+
+#define TREADLE_INSTANTIATE(F)                                                              \
+  template QueryOffsets query_offsets(const Contributions<F>&);                             \
+  template Elements elements_of(const Contributions<F>&, const QueryOffsets&, std::int64_t, \
+                                std::int64_t);                                              \
+  template void add_apart(const Contributions<F>&, const QueryOffsets&, std::int64_t,       \
+                          std::int64_t, F*, std::int64_t);
+TREADLE_INSTANTIATE(float)
+TREADLE_INSTANTIATE(double)
+#undef TREADLE_INSTANTIATE
 
 }  // namespace treadle::run

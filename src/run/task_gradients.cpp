@@ -1,22 +1,32 @@
-// A task's contributions to gradients of captures: carved, added, delivered.
+// A task's contributions to gradients of captures: carved, taken from kernels, added, delivered.
+// Read take() and add_block() first.
 #include "run/task_gradients.h"
 
 #include <algorithm>
 
-#include "run/contributions.h"
+#include "run/nonfinite.h"
 
 namespace treadle::run {
 
 template <class F>
-void TaskGradients<F>::carve(Carver& carver) {
-  const auto contributions = static_cast<std::int64_t>(kernels_.separable.size());
-  values_ = carver.take<F>(contributions * stride());
-  offsets_ = carver.take<std::int64_t>(contributions * stride());
-  sums_ = carver.take<F*>(static_cast<std::int64_t>(captured_.size()));
+void TaskGradients<F>::carve(Carver& carver, std::int64_t leaves) {
+  values_ = carver.take<F>(contributions() * tiles() * room_of_tile());
+  offsets_ = carver.take<std::int64_t>(contributions() * tiles() * room_of_tile());
+  lanes_ = carver.take<F>(contributions() * tiles() * kernels_.plan.width());
+  steps_ = carver.take<QueryOffsets>(contributions() * tiles());
+  taken_ = carver.take<std::uint8_t>(tiles() * kernels_.plan.key_block);
+  queries_ = carver.take<std::int64_t>(tiles());
+  sums_ = carver.take<Sum>(static_cast<std::int64_t>(captured_.size()));
   for (std::size_t i = 0; i < captured_.size(); ++i) {
-    F* sum = ordered_[i] == nullptr ? static_cast<F*>(captured_[i].sum)
-                                    : carver.take<F>(captured_[i].count);
-    if (sums_ != nullptr) sums_[i] = sum;  // not while measuring
+    const CapturedSum& captured = captured_[i];
+    Sum sum{.is_tree = !leaves_apart(captured)};
+    if (sum.is_tree) {
+      sum.tree.carve(carver, (captured.count + page - 1) / page, page, leaves);
+    } else {
+      sum.sum =
+          ordered_[i] == nullptr ? static_cast<F*>(captured.sum) : carver.take<F>(captured.count);
+    }
+    if (sums_ != nullptr) std::construct_at(sums_ + i, sum);  // not while measuring
   }
 }
 
@@ -26,47 +36,151 @@ std::int64_t TaskGradients<F>::bytes_of_block(const plan::TilePlan& plan,
   BackwardKernels kernels;
   kernels.plan = plan;
   kernels.separable.resize(static_cast<std::size_t>(contributions));
-  return measured([&](Carver& carver) { TaskGradients<F>(kernels, {}, {}).carve(carver); });
+  return measured([&](Carver& carver) { TaskGradients<F>(kernels, {}, {}).carve(carver, 0); });
 }
 
 template <class F>
 void TaskGradients<F>::clear() {
-  for (std::size_t i = 0; i < captured_.size(); ++i)
-    if (ordered_[i] != nullptr) std::fill_n(sums_[i], captured_[i].count, F{0});
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    if (sums_[i].is_tree) {
+      sums_[i].tree.clear();
+    } else if (ordered_[i] != nullptr) {
+      std::fill_n(sums_[i].sum, captured_[i].count, F{0});
+    }
+  }
 }
 
 template <class F>
-void TaskGradients<F>::set(plan::BackwardKernelArgs& args) const {
-  args.contribution_values = values_;
-  args.contribution_offsets = offsets_;
-  args.contribution_stride = stride();
+void TaskGradients<F>::start_group() {
+  std::fill_n(lanes_, contributions() * tiles() * kernels_.plan.width(), F{0});
+  std::fill_n(queries_, tiles(), std::int64_t{0});
 }
 
 template <class F>
-bool TaskGradients<F>::add(std::int64_t keys, std::int64_t queries) {
+void TaskGradients<F>::start_block() {
+  std::fill_n(taken_, tiles() * kernels_.plan.key_block, std::uint8_t{0});
+}
+
+template <class F>
+void TaskGradients<F>::set(plan::BackwardKernelArgs& args, std::size_t tile,
+                           const BlockRun& run) const {
+  const std::int64_t at = first(0, tile) + run.begin * kernels_.plan.width();
+  args.contribution_values = values_ + at;
+  args.contribution_offsets = offsets_ + at;
+  args.contribution_stride = tiles() * room_of_tile();
+}
+
+template <class F>
+Contributions<F> TaskGradients<F>::given(std::size_t contribution, std::size_t tile) const {
+  const std::int64_t at = first(contribution, tile);
+  const std::int64_t* kept_offsets = offsets_ + at + kept();
+  const bool separable = kernels_.separable[contribution];
+  return {.values = values_ + at,
+          .offsets = separable ? nullptr : offsets_ + at,
+          .by_query = kept_offsets,
+          .by_key = kept_offsets + kernels_.plan.width(),
+          .queries = queries_[tile],
+          .width = kernels_.plan.width()};
+}
+
+template <class F>
+bool TaskGradients<F>::take(std::size_t tile, const BlockRun& run, std::int64_t queries) {
+  const std::int64_t width = kernels_.plan.width();
+  queries_[tile] = queries;
   bool clean = true;
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     for (const std::size_t c : captured_[i].contributions) {
-      const std::int64_t first = static_cast<std::int64_t>(c) * stride();
-      const Contributions<F> given{.values = values_ + first,
-                                   .offsets = offsets_ + first,
-                                   .keys = keys,
-                                   .queries = queries,
-                                   .width = kernels_.plan.width(),
-                                   .separable = kernels_.separable[c]};
-      clean = add_contributions(given, sums_[i], captured_[i].count) && clean;
+      if (kernels_.separable[c]) {
+        const std::int64_t* left = offsets_ + first(c, tile) + run.begin * width;
+        std::int64_t* kept_offsets = offsets_ + first(c, tile) + kept();
+        std::copy_n(left, width, kept_offsets);
+        std::copy_n(left + width, run.end - run.begin, kept_offsets + width + run.begin);
+      }
+      const Contributions<F> all = given(c, tile);
+      if (!kernels_.keyed[c]) {
+        F* sums = lanes(c, tile);
+        for (std::int64_t k = run.begin; k < run.end; ++k)
+          for (std::int64_t q = 0; q < queries; ++q) sums[q] += all.values[k * width + q];
+      } else if (pairs_apart(captured_[i], c)) {
+        add_apart(all, query_offsets(all), run.begin, run.end, sums_[i].sum, captured_[i].count);
+      } else {
+        steps_[place(c, tile)] = query_offsets(all);
+      }
+      for (std::int64_t k = run.begin; k < run.end; ++k)
+        clean = clean && !has_nan(all.values + k * width, queries);
     }
   }
+  std::fill(taken_ + static_cast<std::int64_t>(tile) * kernels_.plan.key_block + run.begin,
+            taken_ + static_cast<std::int64_t>(tile) * kernels_.plan.key_block + run.end,
+            std::uint8_t{1});
   return clean;
+}
+
+template <class F>
+void TaskGradients<F>::add_block(std::int64_t keys) {
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    const CapturedSum& captured = captured_[i];
+    const auto waits = [&](std::size_t c) {
+      return kernels_.keyed[c] && !pairs_apart(captured, c);
+    };
+    if (std::ranges::none_of(captured.contributions, waits)) continue;
+    Sum& sum = sums_[i];
+    F* to = sum.is_tree ? sum.tree.leaf() : sum.sum;
+    const auto touch = [&](std::int64_t from, std::int64_t last) {
+      if (sum.is_tree) sum.tree.touch(from / page, last / page + 1);
+    };
+    for (std::int64_t k = 0; k < keys; ++k) {
+      for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles()); ++tile) {
+        if (taken_[static_cast<std::int64_t>(tile) * kernels_.plan.key_block + k] == 0) continue;
+        for (const std::size_t c : captured.contributions)
+          if (waits(c))
+            add_key(given(c, tile), steps_[place(c, tile)], k, to, captured.count, touch);
+      }
+    }
+  }
+}
+
+template <class F>
+void TaskGradients<F>::add_lanes(const CapturedSum& captured, Sum& sum, std::size_t contribution,
+                                 std::size_t tile) {
+  const F* values = lanes(contribution, tile);
+  const Contributions<F> all = given(contribution, tile);
+  for (std::int64_t q = 0; q < all.queries; ++q) {
+    const std::int64_t offset = all.by_query[q];
+    if (values[q] == F{0} || offset < 0 || offset >= captured.count) continue;
+    if (sum.is_tree) sum.tree.touch(offset / page, offset / page + 1);
+    (sum.is_tree ? sum.tree.leaf() : sum.sum)[offset] += values[q];
+  }
+}
+
+template <class F>
+void TaskGradients<F>::add_group() {
+  for (std::size_t i = 0; i < captured_.size(); ++i)
+    for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles()); ++tile)
+      for (const std::size_t c : captured_[i].contributions)
+        if (queries_[tile] > 0 && !kernels_.keyed[c]) add_lanes(captured_[i], sums_[i], c, tile);
+}
+
+template <class F>
+void TaskGradients<F>::close_leaf() {
+  for (std::size_t i = 0; i < captured_.size(); ++i)
+    if (sums_[i].is_tree) sums_[i].tree.close_leaf();
 }
 
 template <class F>
 void TaskGradients<F>::deliver(std::int64_t task) {
   for (std::size_t i = 0; i < captured_.size(); ++i) {
-    if (ordered_[i] == nullptr) continue;
-    const F* sum = ordered_[i]->deliver(0, task, sums_[i]);
+    const std::int64_t count = captured_[i].count;
     F* result = static_cast<F*>(captured_[i].sum);
-    if (sum != nullptr && sum != result) std::copy_n(sum, captured_[i].count, result);
+    const F* own = sums_[i].is_tree ? sums_[i].tree.finish() : sums_[i].sum;
+    if (ordered_[i] != nullptr) {
+      const F* sum = ordered_[i]->deliver(0, task, own);
+      if (sum != nullptr && sum != result) std::copy_n(sum, count, result);
+    } else if (sums_[i].is_tree) {
+      // Other tasks may be adding to the elements where this one has nothing.
+      for (std::int64_t e = 0; e < count; ++e)
+        if (own[e] != F{0}) result[e] += own[e];
+    }
   }
 }
 

@@ -203,6 +203,35 @@ TEST(KeySources, PiecesHaveTheBitsOfTheWhole) {
   }
 }
 
+// However many keys come after those that a row sees: borders of partial sums follow from positions
+// alone. Rows on both sides of every kind of border.
+TEST(Positions, LaterKeysChangeNothing) {
+  Options options;
+  options.score_mod = [](Score s, Index, Index, Index q, Index kv) { return s + 1e-4 * (kv - q); };
+  options.mask = mods::causal();
+  constexpr std::int64_t longest = 140'000;
+  const Tensor k = random_tensor(2, DType::f32, {1, 1, longest, dim});
+  const Tensor v = random_tensor(3, DType::f32, {1, 1, longest, value_dim});
+  for (const std::int64_t n :
+       {5, 1024, 1025, 3000, 65'536, 65'540, 67'584, 67'590, 131'072, 131'075}) {
+    const Tensor q = random_tensor(4, DType::f32, {1, 1, 5, dim});
+    DirectRun run(options, DType::f32, dim, value_dim);
+    run::Scratch scratch;
+    std::optional<Rows> expected;
+    for (const std::int64_t length : {n, n + 1, n + 700, n + 5000, longest}) {
+      const Tensor some_k = part(k, length), some_v = part(v, length);
+      const ConstView keys = some_k, values = some_v;
+      const run::TensorKeys source(keys, values);
+      layout::Extent extent{1, 1, 5, length};
+      extent.queries = {n - 5, n};
+      const Rows got = run.forward(q, source, run.build(extent, 24), scratch,
+                                   *tbb_executor(length == n ? 1 : 3));
+      if (!expected) expected = {got.out.clone(), got.lse.clone(), got.max.clone()};
+      EXPECT_TRUE(test::same_rows(got, *expected)) << n << " of " << length;
+    }
+  }
+}
+
 // The workspaces of a serial run: what is promised is what is taken, to the byte.
 TEST(ScratchSizes, AreWhatTasksTake) {
   // A bias that is staged, of 8 bytes an element.

@@ -107,8 +107,10 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
         plan::staged_bytes(plan::plan_mod(program_.derivative.graph, kind.derivative_facts));
   }
   const ir::Joint& derivative = program_.derivative;
-  kernels->separable = plan::separable_contributions(
-      derivative.graph, plan::dependences(derivative.graph), derivative.contributions);
+  const ir::PerNode<plan::Dependence> on = plan::dependences(derivative.graph);
+  kernels->separable =
+      plan::separable_contributions(derivative.graph, on, derivative.contributions);
+  kernels->keyed = plan::keyed_contributions(derivative.graph, on, derivative.contributions);
   const auto block = [&](run::LazyKernel<plan::BackwardKernelArgs>& kernel, bool masked,
                          bool exact) {
     set(kernel, engine_, [this, kind, plan, masked, exact] {
