@@ -13,12 +13,6 @@ bool equally_apart(const std::int64_t* offsets, std::int64_t count, std::int64_t
   return true;
 }
 
-// Nothing overflows that is added to an offset this far from the ends.
-bool is_inside(std::int64_t offset, const QueryOffsets& queries, std::int64_t count) {
-  return offset >= 0 && offset < count && offset + queries.low >= 0 &&
-         offset + queries.high < count;
-}
-
 }  // namespace
 
 template <class F>
@@ -40,14 +34,6 @@ QueryOffsets query_offsets(const Contributions<F>& given) {
   const std::int64_t most = most_between * given.queries;
   found.regular = found.low > -most && found.high < most;
   return found;
-}
-
-template <class F>
-Elements elements_of(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t k,
-                     std::int64_t count) {
-  const std::int64_t offset = given.by_key == nullptr ? -1 : given.by_key[k];
-  if (!queries.regular || !is_inside(offset, queries, count)) return {};
-  return {offset + queries.low, offset + queries.high};
 }
 
 // Queries far apart and keys side by side, as in bias[q, kv]: a query at a time writes to one place
@@ -73,11 +59,9 @@ void add_apart(const Contributions<F>& given, const QueryOffsets& queries, std::
     add_key(given, queries, k, sum, count, [](std::int64_t, std::int64_t) {});
 }
 
-#define TREADLE_INSTANTIATE(F)                                                              \
-  template QueryOffsets query_offsets(const Contributions<F>&);                             \
-  template Elements elements_of(const Contributions<F>&, const QueryOffsets&, std::int64_t, \
-                                std::int64_t);                                              \
-  template void add_apart(const Contributions<F>&, const QueryOffsets&, std::int64_t,       \
+#define TREADLE_INSTANTIATE(F)                                                        \
+  template QueryOffsets query_offsets(const Contributions<F>&);                       \
+  template void add_apart(const Contributions<F>&, const QueryOffsets&, std::int64_t, \
                           std::int64_t, F*, std::int64_t);
 TREADLE_INSTANTIATE(float)
 TREADLE_INSTANTIATE(double)

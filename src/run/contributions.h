@@ -30,16 +30,6 @@ struct QueryOffsets {
 template <class F>
 QueryOffsets query_offsets(const Contributions<F>& given);
 
-// Elements first .. last of a gradient; none if last < first.
-struct Elements {
-  std::int64_t first = 0, last = -1;
-};
-// What key k reaches if all of it is inside of `count` elements and regular; else none, and each
-// element is looked at.
-template <class F>
-Elements elements_of(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t k,
-                     std::int64_t count);
-
 // Adds those of key k. `before(first, last)` is called before elements first .. last change.
 template <class F, class Before>
 void add_key(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t k, F* sum,
@@ -76,6 +66,13 @@ std::int64_t offset_of(const Contributions<F>& given, std::int64_t k, std::int64
                                    static_cast<std::uint64_t>(from_first_query(given, q)));
 }
 
+// Whether all queries of a key with this offset reach elements inside. Nothing overflows that is
+// added to an offset inside, unless it is as large as no gradient.
+inline bool is_inside(std::int64_t offset, const QueryOffsets& queries, std::int64_t count) {
+  return offset >= 0 && offset < count && offset + queries.low >= 0 &&
+         offset + queries.high < count;
+}
+
 template <class F, class Before>
 void add_key(const Contributions<F>& given, const QueryOffsets& queries, std::int64_t k, F* sum,
              std::int64_t count, const Before& before) {
@@ -88,9 +85,8 @@ void add_key(const Contributions<F>& given, const QueryOffsets& queries, std::in
     sum[offset] += sum_of_lanes(values, given.queries);
     return;
   }
-  const Elements inside = elements_of(given, queries, k, count);
-  if (inside.first <= inside.last) {
-    before(inside.first, inside.last);
+  if (queries.regular && is_inside(given.by_key[k], queries, count)) {
+    before(given.by_key[k] + queries.low, given.by_key[k] + queries.high);
     F* to = sum + given.by_key[k];
     if (queries.step == Step::up) {
       for (std::int64_t q = 0; q < given.queries; ++q) to[q] += values[q];

@@ -45,7 +45,7 @@ void SumTree<F>::for_stretches(const std::uint8_t* touched, std::int64_t begin, 
 }
 
 template <class F>
-void SumTree<F>::touch(std::int64_t begin, std::int64_t end) {
+void SumTree<F>::touch_new(std::int64_t begin, std::int64_t end) {
   Node& node = nodes_[0];
   for_stretches(node.touched, begin, end, [&](std::int64_t first, std::int64_t past, bool known) {
     if (known) return;

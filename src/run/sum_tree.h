@@ -33,12 +33,18 @@ class SumTree {
 
   // [rows][length]; rows that the current leaf has not touched are undefined.
   [[nodiscard]] F* leaf() const { return nodes_[0].sums; }
-  void touch(std::int64_t begin, std::int64_t end);
+  void touch(std::int64_t begin, std::int64_t end) {
+    const std::uint8_t* touched = nodes_[0].touched;
+    for (std::int64_t row = begin; row < end; ++row)
+      if (touched[row] == 0) return touch_new(row, end);
+  }
   void close_leaf();
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.
   F* finish();
 
  private:
+  void touch_new(std::int64_t begin, std::int64_t end);
+
   static constexpr int most_levels = 6;
   static constexpr std::int64_t children = 4;
 

@@ -13,7 +13,7 @@ void TaskGradients<F>::carve(Carver& carver, std::int64_t leaves) {
   values_ = carver.take<F>(contributions() * tiles() * room_of_tile());
   offsets_ = carver.take<std::int64_t>(contributions() * tiles() * room_of_tile());
   lanes_ = carver.take<F>(contributions() * tiles() * kernels_.plan.width());
-  steps_ = carver.take<QueryOffsets>(contributions() * tiles());
+  parts_ = carver.take<Part>(contributions() * tiles());
   taken_ = carver.take<std::uint8_t>(tiles() * kernels_.plan.key_block);
   queries_ = carver.take<std::int64_t>(tiles());
   sums_ = carver.take<Sum>(static_cast<std::int64_t>(captured_.size()));
@@ -104,7 +104,7 @@ bool TaskGradients<F>::take(std::size_t tile, const BlockRun& run, std::int64_t 
       } else if (pairs_apart(captured_[i], c)) {
         add_apart(all, query_offsets(all), run.begin, run.end, sums_[i].sum, captured_[i].count);
       } else {
-        steps_[place(c, tile)] = query_offsets(all);
+        parts_[place(c, tile)] = {all, query_offsets(all)};
       }
       for (std::int64_t k = run.begin; k < run.end; ++k)
         clean = clean && !has_nan(all.values + k * width, queries);
@@ -132,9 +132,11 @@ void TaskGradients<F>::add_block(std::int64_t keys) {
     for (std::int64_t k = 0; k < keys; ++k) {
       for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles()); ++tile) {
         if (taken_[static_cast<std::int64_t>(tile) * kernels_.plan.key_block + k] == 0) continue;
-        for (const std::size_t c : captured.contributions)
-          if (waits(c))
-            add_key(given(c, tile), steps_[place(c, tile)], k, to, captured.count, touch);
+        for (const std::size_t c : captured.contributions) {
+          if (!waits(c)) continue;
+          const Part& part = parts_[place(c, tile)];
+          add_key(part.given, part.queries, k, to, captured.count, touch);
+        }
       }
     }
   }

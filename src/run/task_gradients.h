@@ -59,6 +59,11 @@ class TaskGradients {
     SumTree<F> tree;
     bool is_tree = false;
   };
+  // What a tile left in the current block, by place, and how its queries lie.
+  struct Part {
+    Contributions<F> given;
+    QueryOffsets queries;
+  };
   static constexpr std::int64_t page = 64;  // elements that a tree touches at once
 
   TaskGradients(const BackwardKernels& kernels, const std::vector<CapturedSum>& captured,
@@ -87,7 +92,6 @@ class TaskGradients {
   [[nodiscard]] F* lanes(std::size_t contribution, std::size_t tile) const {
     return lanes_ + place(contribution, tile) * kernels_.plan.width();
   }
-  // What a tile left in the current block, by place.
   [[nodiscard]] Contributions<F> given(std::size_t contribution, std::size_t tile) const;
   // Leaves never meet at an element of this capture.
   [[nodiscard]] bool leaves_apart(const CapturedSum& captured) const {
@@ -106,7 +110,7 @@ class TaskGradients {
   F* values_ = nullptr;    // [contributions][tiles][room_of_tile()]
   std::int64_t* offsets_ = nullptr;
   F* lanes_ = nullptr;               // [contributions][tiles][width]: sums of a group
-  QueryOffsets* steps_ = nullptr;    // [contributions][tiles]
+  Part* parts_ = nullptr;            // [contributions][tiles]
   std::uint8_t* taken_ = nullptr;    // [tiles][key_block]: places that a tile left something for
   std::int64_t* queries_ = nullptr;  // [tiles]; 0: it left nothing in this group
   Sum* sums_ = nullptr;              // by capture

@@ -7,7 +7,9 @@
 #include "forward_run.h"
 #include "fuzz.h"
 #include "placed.h"
+#include "plan/chunks.h"
 #include "random_mods.h"
+#include "run/backward.h"
 #include "run/sum_tree.h"
 
 namespace treadle {
@@ -180,6 +182,19 @@ std::vector<float> by_definition(const std::vector<std::vector<float>>& leaves) 
     level = std::move(next);
   }
   return level.empty() ? std::vector<float>() : level.front();
+}
+
+// What docs/numerics.md says it takes.
+TEST(SumTree, OfAMillionTokensIsSmall) {
+  for (const char* target : {"haswell", "icelake-server"}) {
+    const plan::TilePlan plan = plan::plan_tile(plan::find_target(target), DType::f32, 128, 128, 3);
+    constexpr std::int64_t tokens = 1 << 20;
+    const std::int64_t leaves = tokens / plan.width() / plan::tiles_per_leaf(plan);
+    const std::int64_t bytes =
+        run::backward_scratch(plan, plan::longest_chunk(tokens), leaves, 0, 0);
+    EXPECT_LE(bytes, 128 << 20) << target;
+    EXPECT_GE(bytes, 112 << 20) << target;
+  }
 }
 
 TEST(SumTree, IsTheTreeOfTheDefinition) {
