@@ -4,8 +4,9 @@
 //     for group of its tiles that look at the chunk:
 //       load Q, dO, lse2 and delta of its tiles
 //       for block of the chunk's keys:
-//         for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
-//         dV += P^T dO, dK += dS^T Q                   over all tiles of the group at once
+//         for half of the group's tiles:
+//           for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
+//           dV += P^T dO, dK += dS^T Q                 over all of these tiles at once
 //       deliver the tiles' dQ
 //   join the leaves' dK and dV, scale and write them
 //
@@ -18,7 +19,7 @@
 #include "run/backward_tile.h"
 #include "run/key_blocks.h"
 #include "run/nonfinite.h"
-#include "run/sum_tree.h"
+#include "run/query_sum.h"
 #include "run/task_gradients.h"
 
 namespace treadle::run {
@@ -29,23 +30,22 @@ template <class F>
 struct BackwardRoom {
   std::span<typename BackwardTile<F>::Room> tiles;
   BackwardTile<F>* group = nullptr;                // [tiles]
-  F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
+  F *probabilities = nullptr, *dscores = nullptr;  // [half][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
-  SumTree<F> dk, dv;                               // [keys + spare][dim], padded
-  F *block_dk = nullptr, *block_dv = nullptr;      // of a block whose keys are not contiguous
-  Queries delivered;                               // of a tile whose dQ is complete
-  F* dq_rows = nullptr;                            // [width][dim], its rows
-  F* factors = nullptr;                            // [width]
+  QuerySum<F> dk, dv;
+  Queries delivered;     // of a tile whose dQ is complete
+  F* dq_rows = nullptr;  // [width][dim], its rows
+  F* factors = nullptr;  // [width]
   std::byte* staged = nullptr;
   typename KeyBlocks<F>::Room block;
 
   // For tasks of at most so many keys, against so many leaves of queries.
   void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
              std::int64_t staged_bytes) {
-    const std::int64_t count = plan::tiles_per_backward_group(plan);
+    const std::int64_t count = plan::tiles_per_leaf(plan), half = plan::tiles_per_sum(plan);
     const std::int64_t width = plan.width();
     const std::int64_t dim = padded(plan, plan.dim), value_dim = padded(plan, plan.value_dim);
-    const std::int64_t rows = block_rows(plan), spare = rows - plan.key_block;
+    const std::int64_t rows = block_rows(plan);
     auto* rooms = carver.take<typename BackwardTile<F>::Room>(count);
     for (std::int64_t i = 0; i < count; ++i) {
       const auto room = BackwardTile<F>::Room::carve(carver, plan);
@@ -53,8 +53,8 @@ struct BackwardRoom {
     }
     if (rooms != nullptr) tiles = {rooms, static_cast<std::size_t>(count)};
     group = carver.take<BackwardTile<F>>(count);
-    probabilities = carver.take<F>(count * rows * width);
-    dscores = carver.take<F>(count * rows * width);
+    probabilities = carver.take<F>(half * rows * width);
+    dscores = carver.take<F>(half * rows * width);
     staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
     q_rows = carver.take<F>(count * width * dim);
     dout_rows = carver.take<F>(count * width * value_dim);
@@ -65,10 +65,8 @@ struct BackwardRoom {
     delivered = Queries::carve(carver, width);
     dq_rows = carver.take<F>(width * plan.dim);
     factors = carver.take<F>(width);
-    dk.carve(carver, keys + spare, dim, leaves);
-    dv.carve(carver, keys + spare, value_dim, leaves);
-    block_dk = carver.take<F>(rows * dim);
-    block_dv = carver.take<F>(rows * value_dim);
+    dk.carve(carver, plan, plan.dim, keys, leaves);
+    dv.carve(carver, plan, plan.value_dim, keys, leaves);
     block = KeyBlocks<F>::Room::carve(carver, plan);
   }
 };
@@ -94,11 +92,10 @@ class BackwardWorker {
   BackwardTile<F> tile_of(std::int64_t entry) const;
   bool looks_at_chunk(const BackwardTile<F>& tile) const;
   bool run_leaf(std::int64_t first, std::int64_t end);
-  void run_group(std::int64_t first, std::int64_t end);
-  void run_block();
-  void run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t rows);
-  void sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a, const F* b,
-                        SumTree<F>& sum, F* own, std::int64_t rows, std::int64_t length);
+  void run_group(std::int64_t first, std::int64_t end, bool last_of_leaf);
+  void run_block(bool last_of_leaf);
+  void run_half(std::size_t first, std::size_t count);
+  layout::Range run_tile(std::size_t number, std::size_t in_half, std::int64_t rows);
   void deliver_dq(const BackwardTile<F>& tile, const F* part);
   void store(const CopyKernel& copy, const View& to, F* from, std::int64_t length, F scale);
   void watch(const F* values, std::int64_t count) {
@@ -163,10 +160,14 @@ bool BackwardWorker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
   return tile.entry.queries > 0 && reaches != tile.runs.end() && reaches->begin() < task_.keys.end;
 }
 
-// The tile's P and dS for the current block; places it does not look at are zero.
+// A tile's P and dS for the current block; places it does not look at are zero. Returns a range
+// around those that it does look at.
 template <class F>
-void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std::int64_t rows) {
-  const std::int64_t first = static_cast<std::int64_t>(number) * block_rows(plan()) * width();
+layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::size_t in_half,
+                                          std::int64_t rows) {
+  BackwardTile<F>& tile = tiles_[number];
+  layout::Range looked_at;
+  const std::int64_t first = static_cast<std::int64_t>(in_half) * block_rows(plan()) * width();
   F* probabilities = room_.probabilities + first;
   F* dscores = room_.dscores + first;
   std::int64_t done = 0;
@@ -179,6 +180,7 @@ void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std:
   for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
     clear_until(run.begin);
     done = run.end;
+    looked_at = {looked_at.empty() ? run.begin : looked_at.begin, run.end};
     plan::BackwardKernelArgs args{.tile = {.keys = block.keys + run.begin * plan().dim,
                                            .values = block.values + run.begin * plan().value_dim,
                                            .key_positions = block.positions + run.begin,
@@ -207,53 +209,51 @@ void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std:
     shared_.poisoned.note(poisoned_, {tile.b, tile.entry.head, tile.entry.tile});
   }
   clear_until(rows);
+  return looked_at;
 }
 
-// The leaf's sum[k] += sum over the group's queries of a[k][q] * b[q], for the keys of the current
-// block. Every element is one chain of additions, so it does not show how keys were put into blocks.
+// Some tiles of the group against the current block, and what that adds to dK and dV.
 template <class F>
-void BackwardWorker<F>::sum_over_queries(const LazyKernel<plan::ReduceArgs>& kernel, const F* a,
-                                         const F* b, SumTree<F>& sum, F* own, std::int64_t rows,
-                                         std::int64_t length) {
-  const std::span<const Segment> segments = blocks_.now().segments;
-  const bool contiguous = segments.size() == 1;
-  for (const Segment& segment : segments) {
-    const std::int64_t first = segment.begin - task_.keys.begin;
-    const std::int64_t count = segment.end - segment.begin;
-    sum.touch(first, first + count);
-    if (!contiguous)
-      std::copy_n(sum.leaf() + first * length, count * length, own + segment.place * length);
-  }
-  kernel({.a = a,
-          .b = b,
-          .c = contiguous ? sum.leaf() + (segments.front().begin - task_.keys.begin) * length : own,
-          .rows = rows,
-          .tiles = static_cast<std::int64_t>(tiles_.size())});
-  if (contiguous) return;
-  for (const Segment& segment : segments) {
-    const std::int64_t first = segment.begin - task_.keys.begin;
-    std::copy_n(own + segment.place * length, (segment.end - segment.begin) * length,
-                sum.leaf() + first * length);
-  }
-}
-
-// All tiles of the group against the current block, and what that adds to dK and dV.
-template <class F>
-void BackwardWorker<F>::run_block() {
+void BackwardWorker<F>::run_half(std::size_t first, std::size_t count) {
+  const BackwardKernels& kernels = shared_.kernels;
+  const std::int64_t block_end = blocks_.now().segments.back().end;
+  if (std::ranges::none_of(tiles_.subspan(first, count), [&](const BackwardTile<F>& tile) {
+        return tile.next_run < tile.runs.size() && tile.runs[tile.next_run].begin() < block_end;
+      }))
+    return;
   const auto whole = [&](const plan::ReduceSpec& spec) {
     const std::int64_t step = spec.rows_at_once();
     return (blocks_.now().count + step - 1) / step * step;
   };
-  const std::int64_t k_rows = whole(shared_.kernels.dk_spec);
-  const std::int64_t v_rows = whole(shared_.kernels.dv_spec);
+  const std::int64_t rows = std::max(whole(kernels.dk_spec), whole(kernels.dv_spec));
+  layout::Range places;
+  for (std::size_t i = 0; i < count; ++i) {
+    const layout::Range more = run_tile(first + i, i, rows);
+    if (more.empty()) continue;
+    places = places.empty() ? more
+                            : layout::Range(std::min(places.begin, more.begin),
+                                            std::max(places.end, more.end));
+  }
+  const auto tiles = static_cast<std::int64_t>(count);
+  const auto row = static_cast<std::int64_t>(first) * width();
+  room_.dv.add(
+      exact_dout_ ? kernels.exact_sum_dv : kernels.sum_dv, kernels.dv_spec,
+      {room_.probabilities, room_.dout_rows + row * value_dim_, tiles, places.begin, places.end});
+  room_.dk.add(exact_queries_ ? kernels.exact_sum_dk : kernels.sum_dk, kernels.dk_spec,
+               {room_.dscores, room_.q_rows + row * dim_, tiles, places.begin, places.end});
+}
+
+template <class F>
+void BackwardWorker<F>::run_block(bool last_of_leaf) {
+  const auto half = static_cast<std::size_t>(plan::tiles_per_sum(plan()));
   gradients_.start_block();
-  for (std::size_t i = 0; i < tiles_.size(); ++i) run_tile(tiles_[i], i, std::max(k_rows, v_rows));
+  room_.dk.start_block(blocks_.now().segments);
+  room_.dv.start_block(blocks_.now().segments);
+  for (std::size_t first = 0; first < tiles_.size(); first += half)
+    run_half(first, std::min(half, tiles_.size() - first));
+  room_.dk.end_block(last_of_leaf);
+  room_.dv.end_block(last_of_leaf);
   gradients_.add_block(blocks_.now().count);
-  sum_over_queries(exact_dout_ ? shared_.kernels.exact_sum_dv : shared_.kernels.sum_dv,
-                   room_.probabilities, room_.dout_rows, room_.dv, room_.block_dv, v_rows,
-                   value_dim_);
-  sum_over_queries(exact_queries_ ? shared_.kernels.exact_sum_dk : shared_.kernels.sum_dk,
-                   room_.dscores, room_.q_rows, room_.dk, room_.block_dk, k_rows, dim_);
 }
 
 // The chunk's part of a tile's dQ; the thread that completes the sum writes it.
@@ -271,7 +271,7 @@ void BackwardWorker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
 }
 
 template <class F>
-void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end) {
+void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool last_of_leaf) {
   shared_.workers.check();
   tiles_ = {};
   blocks_.clear();
@@ -295,8 +295,8 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end) {
   }
   blocks_.start();
   gradients_.start_group();
-  while (blocks_.next()) run_block();
-  gradients_.add_group();
+  while (blocks_.next()) run_block(last_of_leaf);
+  if (!gradients_.add_group()) shared_.nan = true;
   for (const BackwardTile<F>& tile : tiles_) deliver_dq(tile, tile.room.dq);
 }
 
@@ -320,10 +320,10 @@ void BackwardWorker<F>::store(const CopyKernel& copy, const View& to, F* from, s
 // False if all will be computed again.
 template <class F>
 bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
-  const std::int64_t group = plan::tiles_per_backward_group(plan());
+  const std::int64_t group = plan::tiles_per_leaf(plan());
   for (; first < end; first += group) {
     if (shared_.nan && !shared_.exact) return false;
-    run_group(first, std::min(end, first + group));
+    run_group(first, std::min(end, first + group), first + group >= end);
   }
   room_.dk.close_leaf();
   room_.dv.close_leaf();
@@ -333,9 +333,9 @@ bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
 
 template <class F>
 void BackwardWorker<F>::run() {
-  const std::int64_t group = plan::tiles_per_backward_group(plan());
-  room_.dk.clear();
-  room_.dv.clear();
+  const std::int64_t group = plan::tiles_per_leaf(plan());
+  room_.dk.clear(task_.keys.begin);
+  room_.dv.clear(task_.keys.begin);
   // What pads a row is read and has to be a number.
   std::fill_n(room_.q_rows, group * width() * dim_, F{0});
   std::fill_n(room_.dout_rows, group * width() * value_dim_, F{0});
@@ -350,7 +350,7 @@ void BackwardWorker<F>::run() {
   store(shared_.kernels.store_dk, problem_.dk, room_.dk.finish(), dim_,
         static_cast<F>(problem_.scale));
   store(shared_.kernels.store_dv, problem_.dv, room_.dv.finish(), value_dim_, F{1});
-  gradients_.deliver(task_.number);
+  if (!gradients_.deliver(task_.number)) shared_.nan = true;
 }
 
 template <class F>
@@ -387,7 +387,7 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   // Every run has a key; those of a tile do not overlap.
   const std::int64_t runs = std::min(shared.problem.layout.most_runs(), keys);
   return {.bytes = static_cast<std::size_t>(bytes),
-          .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * runs),
+          .wanted = static_cast<std::size_t>(plan::tiles_per_leaf(plan) * runs),
           .block = static_cast<std::size_t>(plan.key_block)};
 }
 

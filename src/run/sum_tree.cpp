@@ -62,29 +62,39 @@ void SumTree<F>::touch_new(std::int64_t begin, std::int64_t end) {
 }
 
 template <class F>
+void SumTree<F>::join_rows(Node& into, Node& from, std::int64_t begin, std::int64_t end) {
+  const auto add = [&](std::int64_t first, std::int64_t past, bool known) {
+    F* to = into.sums + first * length_;
+    const F* given = from.sums + first * length_;
+    const std::int64_t count = (past - first) * length_;
+    if (known) {
+      for (std::int64_t i = 0; i < count; ++i) to[i] += given[i];
+    } else {
+      std::copy_n(given, count, to);
+    }
+  };
+  for_stretches(from.touched, begin, end, [&](std::int64_t first, std::int64_t past, bool given) {
+    if (!given) return;
+    for_stretches(into.touched, first, past, add);
+    std::fill(into.touched + first, into.touched + past, std::uint8_t{1});
+  });
+  std::fill(from.touched + begin, from.touched + end, std::uint8_t{0});
+  into.begin = std::min(into.begin, begin);
+  into.end = std::max(into.end, end);
+}
+
+template <class F>
 void SumTree<F>::join(Node& into, Node& from) {
   if (from.begin == from.end) return;
   if (into.begin == into.end) return std::swap(into, from);
-  for_stretches(from.touched, from.begin, from.end,
-                [&](std::int64_t begin, std::int64_t end, bool given) {
-                  if (!given) return;
-                  for_stretches(into.touched, begin, end,
-                                [&](std::int64_t first, std::int64_t past, bool known) {
-                                  F* to = into.sums + first * length_;
-                                  const F* add = from.sums + first * length_;
-                                  const std::int64_t count = (past - first) * length_;
-                                  if (known) {
-                                    for (std::int64_t i = 0; i < count; ++i) to[i] += add[i];
-                                  } else {
-                                    std::copy_n(add, count, to);
-                                  }
-                                });
-                  std::fill(into.touched + begin, into.touched + end, std::uint8_t{1});
-                });
-  std::fill(from.touched + from.begin, from.touched + from.end, std::uint8_t{0});
-  into.begin = std::min(into.begin, from.begin);
-  into.end = std::max(into.end, from.end);
+  join_rows(into, from, from.begin, from.end);
   from.begin = from.end = 0;
+}
+
+// The first leaf of a node becomes the node as a whole.
+template <class F>
+void SumTree<F>::close_rows(std::int64_t begin, std::int64_t end) {
+  if (levels_ > 0 && nodes_[1].begin < nodes_[1].end) join_rows(nodes_[1], nodes_[0], begin, end);
 }
 
 template <class F>

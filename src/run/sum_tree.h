@@ -38,6 +38,8 @@ class SumTree {
     for (std::int64_t row = begin; row < end; ++row)
       if (touched[row] == 0) return touch_new(row, end);
   }
+  // The leaf has no more to add to these rows: they may be joined already.
+  void close_rows(std::int64_t begin, std::int64_t end);
   void close_leaf();
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.
   F* finish();
@@ -55,6 +57,7 @@ class SumTree {
   };
   // into += from, which is empty then.
   void join(Node& into, Node& from);
+  void join_rows(Node& into, Node& from, std::int64_t begin, std::int64_t end);
   // For each stretch of equally touched rows of begin .. end: f(begin, end, touched).
   template <class Each>
   static void for_stretches(const std::uint8_t* touched, std::int64_t begin, std::int64_t end,

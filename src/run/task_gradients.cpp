@@ -10,12 +10,12 @@ namespace treadle::run {
 
 template <class F>
 void TaskGradients<F>::carve(Carver& carver, std::int64_t leaves) {
-  values_ = carver.take<F>(contributions() * tiles() * room_of_tile());
-  offsets_ = carver.take<std::int64_t>(contributions() * tiles() * room_of_tile());
-  lanes_ = carver.take<F>(contributions() * tiles() * kernels_.plan.width());
-  parts_ = carver.take<Part>(contributions() * tiles());
-  taken_ = carver.take<std::uint8_t>(tiles() * kernels_.plan.key_block);
-  queries_ = carver.take<std::int64_t>(tiles());
+  values_ = carver.take<F>(contributions() * tiles_ * room_of_tile());
+  offsets_ = carver.take<std::int64_t>(contributions() * tiles_ * room_of_tile());
+  lanes_ = carver.take<F>(contributions() * tiles_ * kernels_.plan.width());
+  parts_ = carver.take<Part>(contributions() * tiles_);
+  taken_ = carver.take<std::uint8_t>(tiles_ * kernels_.plan.key_block);
+  queries_ = carver.take<std::int64_t>(tiles_);
   sums_ = carver.take<Sum>(static_cast<std::int64_t>(captured_.size()));
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     const CapturedSum& captured = captured_[i];
@@ -52,13 +52,13 @@ void TaskGradients<F>::clear() {
 
 template <class F>
 void TaskGradients<F>::start_group() {
-  std::fill_n(lanes_, contributions() * tiles() * kernels_.plan.width(), F{0});
-  std::fill_n(queries_, tiles(), std::int64_t{0});
+  std::fill_n(lanes_, contributions() * tiles_ * kernels_.plan.width(), F{0});
+  std::fill_n(queries_, tiles_, std::int64_t{0});
 }
 
 template <class F>
 void TaskGradients<F>::start_block() {
-  std::fill_n(taken_, tiles() * kernels_.plan.key_block, std::uint8_t{0});
+  std::fill_n(taken_, tiles_ * kernels_.plan.key_block, std::uint8_t{0});
 }
 
 template <class F>
@@ -67,7 +67,7 @@ void TaskGradients<F>::set(plan::BackwardKernelArgs& args, std::size_t tile,
   const std::int64_t at = first(0, tile) + run.begin * kernels_.plan.width();
   args.contribution_values = values_ + at;
   args.contribution_offsets = offsets_ + at;
-  args.contribution_stride = tiles() * room_of_tile();
+  args.contribution_stride = tiles_ * room_of_tile();
 }
 
 template <class F>
@@ -106,7 +106,8 @@ bool TaskGradients<F>::take(std::size_t tile, const BlockRun& run, std::int64_t 
       } else {
         parts_[place(c, tile)] = {all, query_offsets(all)};
       }
-      for (std::int64_t k = run.begin; k < run.end; ++k)
+      const bool in_place = !sums_[i].is_tree && ordered_[i] == nullptr;
+      for (std::int64_t k = run.begin; in_place && k < run.end; ++k)
         clean = clean && !has_nan(all.values + k * width, queries);
     }
   }
@@ -130,7 +131,7 @@ void TaskGradients<F>::add_block(std::int64_t keys) {
       if (sum.is_tree) sum.tree.touch(from / page, last / page + 1);
     };
     for (std::int64_t k = 0; k < keys; ++k) {
-      for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles()); ++tile) {
+      for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles_); ++tile) {
         if (taken_[static_cast<std::int64_t>(tile) * kernels_.plan.key_block + k] == 0) continue;
         for (const std::size_t c : captured.contributions) {
           if (!waits(c)) continue;
@@ -143,7 +144,7 @@ void TaskGradients<F>::add_block(std::int64_t keys) {
 }
 
 template <class F>
-void TaskGradients<F>::add_lanes(const CapturedSum& captured, Sum& sum, std::size_t contribution,
+bool TaskGradients<F>::add_lanes(const CapturedSum& captured, Sum& sum, std::size_t contribution,
                                  std::size_t tile) {
   const F* values = lanes(contribution, tile);
   const Contributions<F> all = given(contribution, tile);
@@ -153,14 +154,18 @@ void TaskGradients<F>::add_lanes(const CapturedSum& captured, Sum& sum, std::siz
     if (sum.is_tree) sum.tree.touch(offset / page, offset / page + 1);
     (sum.is_tree ? sum.tree.leaf() : sum.sum)[offset] += values[q];
   }
+  return !has_nan(values, all.queries);
 }
 
 template <class F>
-void TaskGradients<F>::add_group() {
+bool TaskGradients<F>::add_group() {
+  bool clean = true;
   for (std::size_t i = 0; i < captured_.size(); ++i)
-    for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles()); ++tile)
+    for (std::size_t tile = 0; tile < static_cast<std::size_t>(tiles_); ++tile)
       for (const std::size_t c : captured_[i].contributions)
-        if (queries_[tile] > 0 && !kernels_.keyed[c]) add_lanes(captured_[i], sums_[i], c, tile);
+        if (queries_[tile] > 0 && !kernels_.keyed[c])
+          clean = add_lanes(captured_[i], sums_[i], c, tile) && clean;
+  return clean;
 }
 
 template <class F>
@@ -170,11 +175,13 @@ void TaskGradients<F>::close_leaf() {
 }
 
 template <class F>
-void TaskGradients<F>::deliver(std::int64_t task) {
+bool TaskGradients<F>::deliver(std::int64_t task) {
+  bool clean = true;
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     const std::int64_t count = captured_[i].count;
     F* result = static_cast<F*>(captured_[i].sum);
     const F* own = sums_[i].is_tree ? sums_[i].tree.finish() : sums_[i].sum;
+    if (own != result) clean = clean && !has_nan(own, count);
     if (ordered_[i] != nullptr) {
       const F* sum = ordered_[i]->deliver(0, task, own);
       if (sum != nullptr && sum != result) std::copy_n(sum, count, result);
@@ -184,6 +191,7 @@ void TaskGradients<F>::deliver(std::int64_t task) {
         if (own[e] != F{0}) result[e] += own[e];
     }
   }
+  return clean;
 }
 
 template class TaskGradients<float>;

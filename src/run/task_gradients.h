@@ -31,6 +31,7 @@ class TaskGradients {
       : kernels_(kernels),
         captured_(problem.captured),
         ordered_(ordered),
+        tiles_(plan::tiles_per_leaf(kernels.plan)),
         one_batch_(problem.keys.batch() > 1 || problem.q.size(0) == 1) {}
 
   // Room for the contributions of a group's block, and for sums of the task's own.
@@ -41,13 +42,14 @@ class TaskGradients {
   void start_block();
   // Tells a kernel where to leave the contributions of the group's tile `tile` to these places.
   void set(plan::BackwardKernelArgs& args, std::size_t tile, const BlockRun& run) const;
-  // The kernel has left them. False if there is a NaN.
-  bool take(std::size_t tile, const BlockRun& run, std::int64_t queries);
+  // The kernel has left them. This and the next ones return false if there is a NaN: each looks at
+  // what it is the last to see.
+  [[nodiscard]] bool take(std::size_t tile, const BlockRun& run, std::int64_t queries);
   void add_block(std::int64_t keys);
-  void add_group();
+  [[nodiscard]] bool add_group();
   void close_leaf();
   // All of the task's contributions are added.
-  void deliver(std::int64_t task);
+  [[nodiscard]] bool deliver(std::int64_t task);
 
   // The room for the contributions of a block alone.
   static std::int64_t bytes_of_block(const plan::TilePlan& plan, std::int64_t contributions);
@@ -68,12 +70,14 @@ class TaskGradients {
 
   TaskGradients(const BackwardKernels& kernels, const std::vector<CapturedSum>& captured,
                 const std::vector<std::unique_ptr<OrderedSums<F>>>& ordered)
-      : kernels_(kernels), captured_(captured), ordered_(ordered) {}
+      : kernels_(kernels),
+        captured_(captured),
+        ordered_(ordered),
+        tiles_(plan::tiles_per_leaf(kernels.plan)) {}
 
   [[nodiscard]] std::int64_t contributions() const {
     return static_cast<std::int64_t>(kernels_.separable.size());
   }
-  [[nodiscard]] std::int64_t tiles() const { return plan::tiles_per_backward_group(kernels_.plan); }
   // Elements of a tile's values; offsets of a separable contribution are left before `kept()`, and
   // kept from there on: those of queries, then those of keys.
   [[nodiscard]] std::int64_t kept() const {
@@ -84,7 +88,7 @@ class TaskGradients {
     return kept() + kernels_.plan.width() + kernels_.plan.key_block;
   }
   [[nodiscard]] std::int64_t place(std::size_t contribution, std::size_t tile) const {
-    return static_cast<std::int64_t>(contribution) * tiles() + static_cast<std::int64_t>(tile);
+    return static_cast<std::int64_t>(contribution) * tiles_ + static_cast<std::int64_t>(tile);
   }
   [[nodiscard]] std::int64_t first(std::size_t contribution, std::size_t tile) const {
     return place(contribution, tile) * room_of_tile();
@@ -101,11 +105,12 @@ class TaskGradients {
   [[nodiscard]] bool pairs_apart(const CapturedSum& captured, std::size_t contribution) const {
     return leaves_apart(captured) && captured.reach.by_key && kernels_.separable[contribution];
   }
-  void add_lanes(const CapturedSum& captured, Sum& sum, std::size_t contribution, std::size_t tile);
+  bool add_lanes(const CapturedSum& captured, Sum& sum, std::size_t contribution, std::size_t tile);
 
   const BackwardKernels& kernels_;
   const std::vector<CapturedSum>& captured_;
   const std::vector<std::unique_ptr<OrderedSums<F>>>& ordered_;
+  std::int64_t tiles_;     // of a group
   bool one_batch_ = true;  // no two batches of queries have the same keys
   F* values_ = nullptr;    // [contributions][tiles][room_of_tile()]
   std::int64_t* offsets_ = nullptr;

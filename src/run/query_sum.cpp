@@ -1,0 +1,66 @@
+// Rows of a block: the leaf's own where keys are contiguous, else collected and put back.
+#include "run/query_sum.h"
+
+#include <algorithm>
+
+namespace treadle::run {
+
+template <class F>
+void QuerySum<F>::carve(Carver& carver, const plan::TilePlan& plan, std::int64_t dim,
+                        std::int64_t keys, std::int64_t leaves) {
+  length_ = padded(plan, dim);
+  const std::int64_t rows = block_rows(plan);
+  // Kernels take whole steps of rows, and add zeros to those behind the last key.
+  tree_.carve(carver, keys + rows - plan.key_block, length_, leaves);
+  own_ = carver.take<F>(rows * length_);
+}
+
+template <class F>
+void QuerySum<F>::clear(std::int64_t first_key) {
+  first_key_ = first_key;
+  tree_.clear();
+}
+
+template <class F>
+void QuerySum<F>::start_block(std::span<const Segment> segments) {
+  segments_ = segments;
+  for (const Segment& segment : segments)
+    tree_.touch(segment.begin - first_key_, segment.end - first_key_);
+  rows_ = leaf(segments.front().begin);
+  if (segments.size() == 1) return;
+  for (const Segment& segment : segments) {
+    std::copy_n(leaf(segment.begin), (segment.end - segment.begin) * length_,
+                own_ + segment.place * length_);
+  }
+  rows_ = own_;
+}
+
+template <class F>
+void QuerySum<F>::add(const LazyKernel<plan::ReduceArgs>& kernel, const plan::ReduceSpec& spec,
+                      const Part& part) {
+  if (part.begin >= part.end) return;
+  const std::int64_t step = spec.rows_at_once();
+  const std::int64_t begin = part.begin / step * step;
+  kernel({.a = part.a + begin * spec.width,
+          .b = part.b,
+          .c = rows_ + begin * length_,
+          .rows = (part.end - begin + step - 1) / step * step,
+          .tiles = part.tiles});
+}
+
+template <class F>
+void QuerySum<F>::end_block(bool last) {
+  for (const Segment& segment : segments_) {
+    if (rows_ == own_) {
+      std::copy_n(own_ + segment.place * length_, (segment.end - segment.begin) * length_,
+                  leaf(segment.begin));
+    }
+    // While they are in the cache.
+    if (last) tree_.close_rows(segment.begin - first_key_, segment.end - first_key_);
+  }
+}
+
+template class QuerySum<float>;
+template class QuerySum<double>;
+
+}  // namespace treadle::run
