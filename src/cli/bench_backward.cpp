@@ -158,7 +158,8 @@ std::vector<BenchCase> backward_cases() {
         Case{.name = "window-1024", .length = 4096, .mask = causal & mods::window(1024)},
         Case{.name = "relative", .mask = causal, .learned = learned_relative},
         Case{.name = "bias", .learned = learned_bias},
-        Case{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal}}) {
+        Case{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal},
+        Case{.name = "one-head-16k", .heads = 1, .length = 16384, .mask = causal}}) {
     made.push_back(
         {"backward-" + c.name, "backward", [c](Executor& e) { return measure_backward(c, e); }});
   }
