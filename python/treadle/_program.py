@@ -60,7 +60,8 @@ def trace(t: Trace, score_mod: Optional[Callable], mask_mod: Optional[Callable])
     return Program(score, mask, tuple(t.captures), tuple(t.scalars), (score_from_end, mask_from_end))
 
 
-_negative: set = set()  # texts of programs that have met a negative index
+_negative: set = set()  # texts of programs that have met a negative index, some of the last
+_MOST_NEGATIVE = 1024
 
 
 def with_indices(program: Program, run: Callable):
@@ -74,6 +75,8 @@ def with_indices(program: Program, run: Callable):
         return run(program)
     except _core.ModError:
         result = run(program.counting_from_end())
+    if len(_negative) >= _MOST_NEGATIVE:  # who comes again is met again
+        _negative.clear()
     _negative.add(texts)
     return result
 

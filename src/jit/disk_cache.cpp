@@ -1,4 +1,4 @@
-// A file is a Header, the key and the object. Its name is a hash of the key; the key itself decides.
+// A file is named by a hash of the key; the key itself, which is in it, decides (jit/cache_file.h).
 #include "jit/disk_cache.h"
 
 #include <fcntl.h>
@@ -7,48 +7,27 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include <array>
 #include <cstdio>
 #include <ctime>
 #include <new>
-#include <span>
+#include <utility>
 
+#include "jit/cache_file.h"
 #include "jit/trust.h"
 
 namespace treadle::jit {
 namespace {
-
-struct Header {
-  std::array<char, 8> magic{'t', 'r', 'e', 'a', 'd', 'l', 'e', '\0'};
-  std::uint64_t version = 2;
-  std::uint64_t key_bytes = 0;
-  base::Hash content;  // of the key and the object
-
-  bool operator==(const Header&) const = default;
-};
-static_assert(sizeof(Header) == 40, "written as it lies in memory, so it has no gaps");
-
-Header header_of(const base::Key& key, std::string_view content) {
-  return {.key_bytes = key.bytes.size(),
-          .content = base::hash_of(std::as_bytes(std::span(content)))};
-}
 
 // How old the last use may look: a file that is read often is not written for each time.
 constexpr std::int64_t seconds_untouched = 600;
 
 // The object, if this is its file.
 std::optional<std::string> object_in(OpenFile& file, const base::Key& key) {
-  const auto before = static_cast<std::int64_t>(sizeof(Header) + key.bytes.size());
-  if (file.bytes < before || file.bytes > largest_cache_file) return std::nullopt;
-  Header header;
-  std::string content(static_cast<std::size_t>(file.bytes) - sizeof header, '\0');
-  if (!file.descriptor.read(&header, sizeof header) ||
-      !file.descriptor.read(content.data(), content.size()) || header != header_of(key, content) ||
-      !content.starts_with(key.bytes)) {
-    return std::nullopt;
-  }
-  content.erase(0, key.bytes.size());
-  return content;
+  const auto least = static_cast<std::int64_t>(cache_file_overhead(key));
+  if (file.bytes < least || file.bytes > largest_cache_file) return std::nullopt;
+  std::string bytes(static_cast<std::size_t>(file.bytes), '\0');
+  if (!file.descriptor.read(bytes.data(), bytes.size())) return std::nullopt;
+  return cache_file_object(std::move(bytes), key);
 }
 
 // A write beyond the limit would be answered with a signal, which by default ends the process.
@@ -87,7 +66,7 @@ std::optional<std::string> DiskCache::read(const base::Key& key) const {
 }
 
 void DiskCache::write(const base::Key& key, std::string_view object) const {
-  const std::size_t bytes = sizeof(Header) + key.bytes.size() + object.size();
+  const std::size_t bytes = cache_file_overhead(key) + object.size();
   if (folder_.empty() || bytes > largest_cache_file || !may_write(bytes)) return;
   const OpenFolder folder = make_folder(folder_);
   if (!folder.descriptor.is_open() || !folder.writable) return;
@@ -99,10 +78,8 @@ void DiskCache::write(const base::Key& key, std::string_view object) const {
   Descriptor file(openat(at, temporary->c_str(),
                          O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR));
   if (!file.is_open()) return;
-  const std::string content = key.bytes + std::string(object);
-  const Header header = header_of(key, content);
-  const bool written = file.write(&header, sizeof header) &&
-                       file.write(content.data(), content.size()) && file.close();
+  const std::string content = cache_file(key, object);
+  const bool written = file.write(content.data(), content.size()) && file.close();
   if (!written || renameat(at, temporary->c_str(), at, name.c_str()) != 0) {
     unlinkat(at, temporary->c_str(), 0);
   }

@@ -191,7 +191,7 @@ bool llvm_is_lost() { return lost() || base::torn_by_fork(); }
 void in_llvm(const std::function<void()>& work) {
   if (current_job() != nullptr) return work();
   check_not_lost();
-  auto job = std::unique_ptr<Job>(new Job{.work = work});
+  auto job = std::make_unique<Job>(work);
   const pthread_t thread = start(*job);
   job->ended.acquire();
   if (job->end == Job::End::done) {

@@ -65,10 +65,11 @@ void KeyBlocks<F>::copy(std::int64_t place, std::int64_t count) {
   if (count == 0) return;
   const auto load = [&](const CopyKernel& kernel, const std::byte* first, std::int64_t stride,
                         F* to, std::int64_t length) {
-    // By position: where position 0 would be, though no row need be there.
+    // By position: where position 0 would be, though no row need be there. A number, because a
+    // pointer may not leave what it points into.
     const auto zero =
         reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(rows_.begin * stride);
-    kernel({.source = reinterpret_cast<const void*>(zero),
+    kernel({.source = reinterpret_cast<const void*>(zero),  // NOLINT(performance-no-int-to-ptr)
             .source_stride = stride,
             .source_index = room_.positions + place,
             .target = to + place * length,

@@ -11,24 +11,17 @@
 #include "child_process.h"
 #include "fuzz.h"
 #include "plain_attention.h"
+#include "sanitizers.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
-
-#if defined(__SANITIZE_THREAD__)
-#define TREADLE_TEST_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define TREADLE_TEST_TSAN 1
-#endif
-#endif
 
 namespace treadle {
 namespace {
 
 TEST(Fork, AChildComputesWhatItsParentDoes) {
-#ifdef TREADLE_TEST_TSAN
-  GTEST_SKIP() << "ThreadSanitizer starts no threads in a child of a process with threads";
-#endif
+  if (test::thread_sanitizer) {
+    GTEST_SKIP() << "ThreadSanitizer starts no threads in a child of a process with threads";
+  }
   const Tensor q = test::random_tensor(1, DType::f32, {1, 2, 40, 8});
   const Tensor k = test::random_tensor(2, DType::f32, {1, 2, 50, 8});
   const Tensor v = test::random_tensor(3, DType::f32, {1, 2, 50, 8});

@@ -164,6 +164,30 @@ def test_fake_tensors_outside_of_their_mode():
     assert isinstance(out, FakeTensor) and out.shape == (1, 2, 20, 8)
 
 
+@pytest.mark.parametrize("which", range(1, 5))
+def test_a_tensor_without_memory_beside_others_is_refused(which):
+    """As in a model of which one buffer was not loaded: torch asks for shapes alone then, and nobody computes."""
+    forward, both = make_fx(attend)(*tensors()), make_fx(step)(*tensors())
+    given = list(tensors())
+    given[which] = given[which].to("meta")
+    for graph in (forward, both):
+        with pytest.raises(ValueError, match="treadle::attention: a tensor is on meta, the queries are on cpu"):
+            graph(*given)
+
+
+def test_an_incoming_gradient_without_memory_is_refused():
+    q = torch.randn(1, 1, 8, 4)
+    out, lse, _ = attention(q, q, q, [], "score", "", "score", "", "", [], [], None)
+    with pytest.raises(ValueError, match="treadle::attention: a tensor is on meta, the queries are on cpu"):
+        attention_backward(q, q, q, [], "score", "", "score", "", "", [], [], None, out, lse, q.to("meta"), None, [])
+
+
+def test_tensors_without_memory_have_shapes():
+    given = [t.to("meta") for t in tensors()]
+    out = make_fx(attend)(*tensors())(*given)
+    assert out.device.type == "meta" and out.shape == given[0].shape
+
+
 def test_a_mask_is_not_spoilt_by_fake_tensors():
     x = torch.randn(1, 1, 64, 8)
     num, indices = torch.tensor([[[1, 2]]]), torch.tensor([[[[0, 1], [0, 1]]]])

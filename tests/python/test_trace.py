@@ -12,6 +12,7 @@ import torch.nn.functional as F
 import treadle
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from treadle import _program
 from treadle._functions import functions
 from treadle.torch import AuxRequest, create_mask, flex_attention
 
@@ -367,3 +368,17 @@ def test_negative_indices_wrap(shift, step, flip):
         return torch.where(valid[q], table[index] == expected[q], True)
 
     assert create_mask(mask_mod, 1, 1, 20, 1).all()
+
+
+def test_programs_with_negative_indices_are_forgotten():
+    """A model that makes new mods all the time is not kept as text."""
+
+    def run(program):
+        if program.score_mod.startswith("from end"):
+            return program.score_mod
+        raise treadle.ModError("outside")
+
+    for i in range(3000):
+        program = _program.Program(f"{i}", "", (), (), (f"from end {i}", ""))
+        assert _program.with_indices(program, run) == f"from end {i}"
+    assert len(_program._negative) <= 1024

@@ -41,8 +41,19 @@ def _forward(q, k, v, captures, *arguments):
     return _run(captures, arguments, lambda call: run_forward(call, q, k, v, captures, lse=True))
 
 
+def _check_devices(q, *others):
+    """A single tensor on "meta" makes torch ask for shapes alone. Beside queries that have memory the results would be
+    memory that nobody fills."""
+    if q.device.type == "meta":
+        return
+    for t in others:
+        if t is not None and t.device.type == "meta":
+            raise ValueError(f"treadle::attention: a tensor is on meta, the queries are on {q.device}")
+
+
 @torch.library.register_fake("treadle::attention")
 def _forward_shapes(q, k, v, captures, *ignored):
+    _check_devices(q, k, v, *captures)
     out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
     rows = q.new_empty(q.shape[:3], dtype=compute_type(q, k, v))
     return out, rows, torch.empty_like(rows)
@@ -60,7 +71,9 @@ def _backward(q, k, v, captures, *rest):
 
 @torch.library.register_fake("treadle::attention_backward")
 def _backward_shapes(q, k, v, captures, *rest):
-    return empty_gradients(q, k, v, captures, rest[-1])
+    *_, out, lse, dout, dlse, gradients = rest
+    _check_devices(q, k, v, *captures, out, lse, dout, dlse)
+    return empty_gradients(q, k, v, captures, gradients)
 
 
 def _setup(ctx, inputs, output):

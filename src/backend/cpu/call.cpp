@@ -10,7 +10,6 @@
 //   deliver                results to the caller, when nothing can fail any more
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/process.h"
 #include "backend/held_layout.h"
 #include "base/parallel.h"
 #include "run/backward.h"
@@ -48,7 +47,7 @@ void Cpu::forward(const ForwardRequest& call) const {
   const plan::Schedule schedule =
       plan::schedule(layout, schedule_options(kernels->widest().plan, memory.keys(), call.workers));
   const auto poisoned = run::forward(*kernels, memory.problem(call, layout), schedule, call.workers,
-                                     process().scratch);
+                                     process_.scratch);
   if (poisoned) explain(call, layout, *poisoned);
   memory.deliver();
 }
@@ -72,7 +71,7 @@ void Cpu::backward(const BackwardRequest& call) const {
     const plan::BackwardSchedule schedule = plan::schedule_backward(
         call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys, memory.reaches());
     const run::BackwardDone done = run::backward(*kernels, memory.problem(call, layout), schedule,
-                                                 nonfinite, call.workers, process().scratch);
+                                                 nonfinite, call.workers, process_.scratch);
     if (done.nan && nonfinite == run::Nonfinite::fast) continue;
     if (done.poisoned) explain(call, layout, *done.poisoned);
     return memory.deliver();

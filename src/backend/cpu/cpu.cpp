@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "backend/cpu/make_cpu.h"
-#include "backend/cpu/process.h"
 #include "backend/held_layout.h"
 #include "base/dump.h"
 #include "base/error.h"
@@ -42,13 +41,14 @@ plan::Target target_named(const std::string& name) {
   return wanted;
 }
 
-Cpu::Cpu(Program program, const std::string& target)
-    : program_(std::move(program)),
+Cpu::Cpu(Program program, const std::string& target, Process& process)
+    : process_(process),
+      program_(std::move(program)),
       forms_(forms_of(program_)),
       target_(target_named(target)),
       most_staged_(plan::most_staged_bytes(forms_.score.graph) +
                    plan::most_staged_bytes(program_.mask)),
-      kernels_(process().engine, program_, forms_) {}
+      kernels_(process.engine, program_, forms_) {}
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
   const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
@@ -126,7 +126,7 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
 }
 
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {
-  return std::make_unique<Cpu>(program, target);
+  return std::make_unique<Cpu>(program, target, process());
 }
 
 std::int64_t kernels_made() {

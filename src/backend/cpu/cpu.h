@@ -7,6 +7,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/call_facts.h"
 #include "backend/cpu/kernel_sets.h"
+#include "backend/cpu/process.h"
 #include "plan/target.h"
 #include "run/poisoned.h"
 
@@ -14,8 +15,8 @@ namespace treadle::backend::cpu {
 
 class Cpu final : public Backend {
  public:
-  // See make_cpu.h.
-  Cpu(Program program, const std::string& target);
+  // See make_cpu.h. What calls share outlives this.
+  Cpu(Program program, const std::string& target, Process& process);
 
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
                               const base::Workers& workers) const override;
@@ -32,6 +33,7 @@ class Cpu final : public Backend {
   [[noreturn]] void explain(const Request& call, const layout::Layout& layout,
                             const run::Poisoned& where) const;
 
+  Process& process_;
   const Program program_;
   const Forms forms_;
   const plan::Target target_;

@@ -6,13 +6,14 @@
 
 namespace treadle::backend::cpu {
 
-// Kernels and working memory. They are never taken down: threads may still be running when statics
-// are.
+// Kernels and working memory.
 struct Process {
   jit::Engine engine{jit::EngineOptions::from_environment()};
   run::Scratch scratch;
 };
 
+// The one of all compiled functions. It is never taken down: threads may still be running when
+// statics are.
 Process& process();
 
 }  // namespace treadle::backend::cpu

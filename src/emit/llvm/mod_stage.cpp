@@ -8,6 +8,7 @@
 // of its own, called for each read and vector of queries: it is long, and reads may be many.
 #include <fmt/format.h>
 #include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/Module.h>
 
 #include "emit/llvm/mod_state.h"
 #include "emit/llvm/transpose_vectors.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 
+#include "fuzz.h"
 #include "jit/engine.h"
 #include "jit/inspect.h"
 
@@ -162,6 +163,12 @@ std::vector<plan::Target> targets_here() {
     targets.back().vector_bytes = 64;
   }
   return targets;
+}
+
+std::vector<plan::Target> targets_in_turn(std::uint64_t number) {
+  std::vector<plan::Target> targets = targets_here();
+  if (fuzz_size() == FuzzSize::full) return targets;
+  return {targets[(number + fuzz_seed(0)) % targets.size()]};
 }
 
 std::vector<std::int64_t> words_of(const std::vector<ConstView>& views) {

@@ -49,6 +49,11 @@ std::string to_text(const Setting& setting);
 // twice as wide as its registers.
 std::vector<plan::Target> targets_here();
 
+// Of targets_here() those on which case `number` of a test is run. Making kernels takes most of the
+// time, so that is one of them, which is another with every seed of fuzz.h; all of them when every
+// round of random tests is run.
+std::vector<plan::Target> targets_in_turn(std::uint64_t number);
+
 // For tests that run once per target: "haswell_64".
 inline std::string name_of_target(const testing::TestParamInfo<plan::Target>& info) {
   std::string name = info.param.name + "_" + std::to_string(info.param.vector_bytes);

@@ -6,9 +6,11 @@
 #include <cctype>
 #include <deque>
 #include <functional>
+#include <iostream>
 
 #include "agreement.h"
 #include "base/element.h"
+#include "fuzz.h"
 #include "guarded.h"
 #include "ir/parse.h"
 #include "plan/mod_plan.h"
@@ -159,10 +161,13 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
   const std::vector<DType> some{DType::f32, DType::i16};
   const std::vector<DType> all(base::all_dtypes.begin(), base::all_dtypes.end());
   const bool unit = read.shape(6).size() > 0 && (!read.strides || read.strides(6).back() == 1);
-  for (const plan::Target& target : targets_here()) {
-    for (const DType dtype : read.every_dtype ? all : some) {
-      for (const plan::Reads reads :
-           {plan::Reads::proven, plan::Reads::clamped, plan::Reads::checked}) {
+  std::cout << seed_text(fuzz_seed(0)) << '\n';
+  SCOPED_TRACE(seed_text(fuzz_seed(0)));
+  std::uint64_t number = 0;
+  for (const DType dtype : read.every_dtype ? all : some) {
+    for (const plan::Reads reads :
+         {plan::Reads::proven, plan::Reads::clamped, plan::Reads::checked}) {
+      for (const plan::Target& target : targets_in_turn(number++)) {
         Setting setting{.target = target, .vectors = 2};
         setting.compute = dtype == DType::i64 || dtype == DType::f64 ? DType::f64 : DType::f32;
         setting.real = setting.compute;
