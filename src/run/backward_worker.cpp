@@ -34,12 +34,12 @@ struct BackwardRoom {
   Queries delivered;                               // of a tile whose dQ is complete
   F* dq_rows = nullptr;                            // [width][dim], its rows
   F* factors = nullptr;                            // [width]
-  std::byte* staged = nullptr;
+  std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
 
   // For tasks of at most so many keys.
   void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys,
-             std::int64_t staged_bytes) {
+             const plan::ModScratch& mods) {
     const std::int64_t count = plan::tiles_per_backward_group(plan);
     const std::int64_t width = plan.width();
     const std::int64_t dim = padded(plan, plan.dim), value_dim = padded(plan, plan.value_dim);
@@ -53,7 +53,8 @@ struct BackwardRoom {
     group = carver.take<BackwardTile<F>>(count);
     probabilities = carver.take<F>(count * rows * width);
     dscores = carver.take<F>(count * rows * width);
-    staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
+    staged = carver.take<std::byte>(mods.staged * plan.key_block * width);
+    frame = carver.take<std::byte>(mods.frame);
     q_rows = carver.take<F>(count * width * dim);
     dout_rows = carver.take<F>(count * width * value_dim);
     for (std::size_t i = 0; i < tiles.size(); ++i) {
@@ -123,7 +124,7 @@ BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::Backwar
   per_batch_ =
       problem_.q.size(1) / problem_.keys.heads() * problem_.layout.tiles().count() * parts_;
   Carver carver(workspace.memory());
-  room_.carve(carver, plan(), shared.schedule.longest, shared.kernels.staged);
+  room_.carve(carver, plan(), shared.schedule.longest, shared.kernels.mods);
   gradients_.carve(carver);
   workspace.check(carver);
   blocks_.use(room_.block);
@@ -178,6 +179,7 @@ void BackwardWorker<F>::run_tile(BackwardTile<F>& tile, std::size_t number, std:
                                            .score_captures = problem_.score_captures.data(),
                                            .mask_captures = problem_.mask_captures.data(),
                                            .staged = room_.staged,
+                                           .frame = room_.frame,
                                            .poisoned = &poisoned_},
                                   .dout = tile.room.dout_lanes,
                                   .lse2 = tile.room.lse2,
@@ -316,8 +318,8 @@ void BackwardWorker<F>::run() {
 
 template <class F>
 std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t contributions,
-                        std::int64_t staged) {
-  return measured([&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, staged); }) +
+                        const plan::ModScratch& mods) {
+  return measured([&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, mods); }) +
          TaskGradients<F>::bytes_of_block(plan, contributions);
 }
 
@@ -329,9 +331,9 @@ void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspa
 }
 
 std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys,
-                              std::int64_t contributions, std::int64_t staged) {
-  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, contributions, staged)
-                                    : scratch_of<float>(plan, keys, contributions, staged);
+                              std::int64_t contributions, const plan::ModScratch& mods) {
+  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, contributions, mods)
+                                    : scratch_of<float>(plan, keys, contributions, mods);
 }
 
 template <class F>
@@ -339,7 +341,7 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t keys = shared.schedule.longest;
   const std::int64_t bytes = measured([&](Carver& carver) {
-    BackwardRoom<F>().carve(carver, plan, keys, shared.kernels.staged);
+    BackwardRoom<F>().carve(carver, plan, keys, shared.kernels.mods);
     TaskGradients<F>(shared.kernels, shared.problem.captured, shared.captured).carve(carver);
   });
   // Every run has a key; those of a tile do not overlap.

@@ -226,7 +226,7 @@ TEST(ScratchSizes, AreWhatTasksTake) {
         const Rows rows = run.forward(q, source, layout, forward_scratch);
         const bool copies = source.needs_copy(plan.compute);
         const std::int64_t promised =
-            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), staged);
+            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), {.staged = staged});
         std::vector<std::size_t> taken = forward_scratch.sizes();
         const auto largest = static_cast<std::int64_t>(std::ranges::max(taken));
         EXPECT_LE(largest, promised);
@@ -235,8 +235,8 @@ TEST(ScratchSizes, AreWhatTasksTake) {
         }
         run.backward(q, source, rows, dout, layout, backward_scratch);
         taken = backward_scratch.sizes();
-        const auto task = static_cast<std::size_t>(
-            run::backward_scratch(plan, std::min<std::int64_t>(length, 1024), 0, staged));
+        const auto task = static_cast<std::size_t>(run::backward_scratch(
+            plan, std::min<std::int64_t>(length, 1024), 0, {.staged = staged}));
         EXPECT_EQ(std::ranges::count(taken, task), 1) << name_of(type) << " " << length;
       }
     }

@@ -159,6 +159,7 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
   const std::vector<DType> some{DType::f32, DType::i16};
   const std::vector<DType> all(base::all_dtypes.begin(), base::all_dtypes.end());
   const bool unit = read.shape(6).size() > 0 && (!read.strides || read.strides(6).back() == 1);
+  int number = 0;
   for (const plan::Target& target : targets_here()) {
     for (const DType dtype : read.every_dtype ? all : some) {
       for (const plan::Reads reads :
@@ -170,6 +171,8 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
                          .reads = reads,
                          .consecutive = read.consecutive,
                          .unit_stride = {unit}};
+        // Whole or in pieces, by turns.
+        if (++number % 2 == 0) setting.pieces = {.whole = 0, .piece = 1};
         check(dtype, setting);
         if (HasFailure()) return;
       }
