@@ -67,17 +67,21 @@ bool ModPlan::reads_lanes() const {
       read, [](ReadForm form) { return form == ReadForm::lanes || form == ReadForm::backwards; });
 }
 
-std::int64_t most_staged_bytes(const ir::Graph& graph) {
+ModScratch scratch_of(const ModPlan& plan, std::int64_t lanes) {
+  return {.staged = staged_bytes(plan), .frame = frame_bytes(plan.pieces, lanes)};
+}
+
+ModScratch most_scratch_of(const ir::Graph& graph, std::int64_t lanes) {
   // With consecutive queries some of these would be read in the lanes.
-  return staged_bytes(
-      plan_mod(graph, {.narrow = true,
+  const ModFacts facts{.narrow = true,
                        .reads = Reads::proven,
                        .consecutive = false,
-                       .unit_stride = std::vector<bool>(graph.slots().size(), true)}));
+                       .unit_stride = std::vector<bool>(graph.slots().size(), true)};
+  return scratch_of(plan_mod(graph, facts), lanes);
 }
 
 ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
-                 std::span<const ir::Contribution> contributions) {
+                 std::span<const ir::Contribution> contributions, const PieceSize& size) {
   ModPlan plan{.graph = graph, .facts = facts, .on = dependences(graph)};
   plan.level = ir::PerNode<Level>(graph.size());
   plan.first_index = ir::PerNode<std::int32_t>(graph.size(), -1);
@@ -93,6 +97,7 @@ ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
   plan.staged_number = ir::PerNode<std::int32_t>(graph.size(), -1);
   mark_wanted(plan);
   plan.separable = separable_contributions(graph, plan.on, contributions);
+  plan.pieces = cut(graph, plan.on, plan.level, size);
   return plan;
 }
 

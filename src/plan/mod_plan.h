@@ -17,6 +17,7 @@
 #include "ir/per_node.h"
 #include "plan/dependence.h"
 #include "plan/mod_facts.h"
+#include "plan/mod_pieces.h"
 #include "plan/read_form.h"
 
 namespace treadle::plan {
@@ -42,19 +43,34 @@ struct ModPlan {
 
   ir::PerNode<std::int32_t> first_index;  // of loads: which of all indices of loads is its first
 
+  ModPieces pieces;  // if the mod is large
+
   // Whether an index of a load is moved inside the buffer.
   [[nodiscard]] bool clamps(ir::NodeId load, std::size_t axis) const;
   // Whether a read takes contiguous elements, lane by lane.
   [[nodiscard]] bool reads_lanes() const;
 };
 
-// Bytes of scratch for each key of a block and query of a tile.
+// Scratch that the mods of a kernel need, in bytes.
+struct ModScratch {
+  std::int64_t staged = 0;  // for each key of a block and query of a tile
+  std::int64_t frame = 0;
+
+  ModScratch& operator+=(const ModScratch& other) {
+    staged += other.staged;
+    frame += other.frame;
+    return *this;
+  }
+  bool operator==(const ModScratch&) const = default;
+};
+
 inline std::int64_t staged_bytes(const ModPlan& plan) { return plan.staged_before.back(); }
+ModScratch scratch_of(const ModPlan& plan, std::int64_t lanes);
 // The most that it can be, whatever a call is like.
-std::int64_t most_staged_bytes(const ir::Graph& graph);
+ModScratch most_scratch_of(const ir::Graph& graph, std::int64_t lanes);
 
 // `contributions` are those of a derivative, whose graph this is.
 ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
-                 std::span<const ir::Contribution> contributions = {});
+                 std::span<const ir::Contribution> contributions = {}, const PieceSize& size = {});
 
 }  // namespace treadle::plan

@@ -23,6 +23,7 @@ struct TileArgs {
   // Scratch of the reads that are staged, as many bytes for each of key_block * width pairs as
   // plan::staged_bytes() says of all mods.
   void* staged = nullptr;
+  void* frame = nullptr;  // scratch of mods in pieces, plan::frame_bytes() of one after the other
   std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
 };
 

@@ -75,7 +75,7 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
 
 base::Hash hash(const TilePlan& plan) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [target, compute, dim, value_dim, vectors, rows, key_block, keys] = plan;
+  const auto& [target, compute, dim, value_dim, vectors, rows, key_block, keys, mods] = plan;
   return base::Hasher()
       .add(hash(target))
       .add(compute)
@@ -86,6 +86,8 @@ base::Hash hash(const TilePlan& plan) {
       .add(key_block)
       .add(keys.order)
       .add(keys.element)
+      .add(mods.whole)
+      .add(mods.piece)
       .finish();
 }
 

@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "layout/order.h"
 #include "layout/tile_weights.h"
+#include "plan/mod_pieces.h"
 #include "plan/target.h"
 
 namespace treadle::plan {
@@ -41,6 +42,7 @@ struct TilePlan {
   int rows = 1;     // keys, or value dimensions, whose products are in registers at once
   std::int64_t key_block = 64;  // the most keys a kernel call handles
   KeyForm keys;
+  PieceSize mods;  // how large they are before they are cut
 
   [[nodiscard]] std::int64_t width() const { return vectors * target.lanes(compute); }  // queries
   bool operator==(const TilePlan&) const = default;

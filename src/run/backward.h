@@ -55,8 +55,8 @@ BackwardDone backward(const BackwardKernels& kernels, const BackwardProblem& pro
 
 // Bytes of a thread's workspace that no task of such calls exceeds, but for private sums of
 // captures' gradients. `keys` is how many a task has at most, `leaves` how many the queries of a key
-// head make (run/sum_tree.h), `staged` that of BackwardKernels.
+// head make (run/sum_tree.h), `mods` that of BackwardKernels.
 std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
-                              std::int64_t contributions, std::int64_t staged);
+                              std::int64_t contributions, const plan::ModScratch& mods);
 
 }  // namespace treadle::run

@@ -6,6 +6,7 @@
 
 #include "layout/layout.h"
 #include "plan/backward_kernel.h"
+#include "plan/mod_plan.h"
 #include "plan/reduce_kernel.h"
 #include "plan/transpose_kernel.h"
 #include "run/rows.h"
@@ -14,8 +15,8 @@ namespace treadle::run {
 
 struct BackwardKernels {
   plan::TilePlan plan;
-  double query_factor = 1;  // what queries are multiplied with besides the scale
-  std::int64_t staged = 0;  // bytes of TileArgs::staged for each key of a block and query
+  double query_factor = 1;             // what queries are multiplied with besides the scale
+  plan::ModScratch mods;               // what TileArgs::staged and frame point to
   std::vector<bool> separable, keyed;  // by contribution: plan/separable.h
 
   LazyKernel<plan::BackwardKernelArgs> full, masked, exact_full, exact_masked;

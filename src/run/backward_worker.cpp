@@ -16,60 +16,14 @@
 #include <algorithm>
 #include <memory>
 
+#include "run/backward_room.h"
 #include "run/backward_tile.h"
 #include "run/key_blocks.h"
 #include "run/nonfinite.h"
-#include "run/query_sum.h"
 #include "run/task_gradients.h"
 
 namespace treadle::run {
 namespace {
-
-// The memory of a task but for contributions to captures.
-template <class F>
-struct BackwardRoom {
-  std::span<typename BackwardTile<F>::Room> tiles;
-  BackwardTile<F>* group = nullptr;                // [tiles]
-  F *probabilities = nullptr, *dscores = nullptr;  // [half][block_rows][width]: P, dS
-  F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
-  QuerySum<F> dk, dv;
-  Queries delivered;     // of a tile whose dQ is complete
-  F* dq_rows = nullptr;  // [width][dim], its rows
-  F* factors = nullptr;  // [width]
-  std::byte* staged = nullptr;
-  typename KeyBlocks<F>::Room block;
-
-  // For tasks of at most so many keys, against so many leaves of queries.
-  void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
-             std::int64_t staged_bytes) {
-    const std::int64_t count = plan::tiles_per_leaf(plan), half = plan::tiles_per_sum(plan);
-    const std::int64_t width = plan.width();
-    const std::int64_t dim = padded(plan, plan.dim), value_dim = padded(plan, plan.value_dim);
-    const std::int64_t rows = block_rows(plan);
-    auto* rooms = carver.take<typename BackwardTile<F>::Room>(count);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto room = BackwardTile<F>::Room::carve(carver, plan);
-      if (rooms != nullptr) std::construct_at(rooms + i, room);  // not while measuring
-    }
-    if (rooms != nullptr) tiles = {rooms, static_cast<std::size_t>(count)};
-    group = carver.take<BackwardTile<F>>(count);
-    probabilities = carver.take<F>(half * rows * width);
-    dscores = carver.take<F>(half * rows * width);
-    staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
-    q_rows = carver.take<F>(count * width * dim);
-    dout_rows = carver.take<F>(count * width * value_dim);
-    for (std::size_t i = 0; i < tiles.size(); ++i) {
-      tiles[i].q_rows = q_rows + static_cast<std::int64_t>(i) * width * dim;
-      tiles[i].dout_rows = dout_rows + static_cast<std::int64_t>(i) * width * value_dim;
-    }
-    delivered = Queries::carve(carver, width);
-    dq_rows = carver.take<F>(width * plan.dim);
-    factors = carver.take<F>(width);
-    dk.carve(carver, plan, plan.dim, keys, leaves);
-    dv.carve(carver, plan, plan.value_dim, keys, leaves);
-    block = KeyBlocks<F>::Room::carve(carver, plan);
-  }
-};
 
 // Of the queries of a key head.
 std::int64_t leaves_of(const BackwardProblem& problem, const plan::TilePlan& plan) {
@@ -133,7 +87,7 @@ BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::Backwar
       gradients_(shared.kernels, problem_, shared.captured) {
   Carver carver(workspace.memory());
   room_.carve(carver, plan(), shared.schedule.longest, leaves_of(shared.problem, plan()),
-              shared.kernels.staged);
+              shared.kernels.mods);
   gradients_.carve(carver, leaves_of(shared.problem, plan()));
   workspace.check(carver);
   blocks_.use(room_.block);
@@ -193,6 +147,7 @@ layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::size_t in_hal
                                            .score_captures = problem_.score_captures.data(),
                                            .mask_captures = problem_.mask_captures.data(),
                                            .staged = room_.staged,
+                                           .frame = room_.frame,
                                            .poisoned = &poisoned_},
                                   .dout = tile.room.dout_lanes,
                                   .lse2 = tile.room.lse2,
@@ -355,9 +310,9 @@ void BackwardWorker<F>::run() {
 
 template <class F>
 std::int64_t scratch_of(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
-                        std::int64_t contributions, std::int64_t staged) {
+                        std::int64_t contributions, const plan::ModScratch& mods) {
   return measured(
-             [&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, leaves, staged); }) +
+             [&](Carver& carver) { BackwardRoom<F>().carve(carver, plan, keys, leaves, mods); }) +
          TaskGradients<F>::bytes_of_block(plan, contributions);
 }
 
@@ -369,9 +324,9 @@ void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspa
 }
 
 std::int64_t backward_scratch(const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
-                              std::int64_t contributions, std::int64_t staged) {
-  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, leaves, contributions, staged)
-                                    : scratch_of<float>(plan, keys, leaves, contributions, staged);
+                              std::int64_t contributions, const plan::ModScratch& mods) {
+  return plan.compute == DType::f64 ? scratch_of<double>(plan, keys, leaves, contributions, mods)
+                                    : scratch_of<float>(plan, keys, leaves, contributions, mods);
 }
 
 template <class F>
@@ -380,7 +335,7 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   const std::int64_t keys = shared.schedule.longest;
   const std::int64_t bytes = measured([&](Carver& carver) {
     BackwardRoom<F>().carve(carver, plan, keys, leaves_of(shared.problem, plan),
-                            shared.kernels.staged);
+                            shared.kernels.mods);
     TaskGradients<F>(shared.kernels, shared.problem, shared.captured)
         .carve(carver, leaves_of(shared.problem, plan));
   });

@@ -31,9 +31,9 @@ std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProb
                                 const plan::Schedule& schedule, const base::Workers& workers,
                                 Scratch& scratch);
 
-// Bytes of a thread's workspace that no task of such calls exceeds. `staged` is that of
+// Bytes of a thread's workspace that no task of such calls exceeds. `mods` is that of
 // ForwardKernels.
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
-                             std::int64_t staged);
+                             const plan::ModScratch& mods);
 
 }  // namespace treadle::run

@@ -10,6 +10,7 @@
 
 #include "layout/layout.h"
 #include "plan/forward_kernel.h"
+#include "plan/mod_plan.h"
 #include "plan/transpose_kernel.h"
 #include "run/rows.h"
 
@@ -31,7 +32,7 @@ struct ForwardKernels {
 
   DType compute = DType::f32;
   double query_factor = 1;  // what queries are multiplied with besides the scale
-  std::int64_t staged = 0;  // bytes of TileArgs::staged for each key of a block and query of a tile
+  plan::ModScratch mods;    // what TileArgs::staged and frame point to
   std::array<OfTile, plan::most_vectors> tiles;  // by vectors - 1
   CopyKernel load_q, load_k, load_v, store_out;  // into the compute type, and out of it
 

@@ -47,10 +47,10 @@ struct ForwardTile {
 template <class F>
 struct ForwardRoom {
   F *scores = nullptr, *rows = nullptr, *factors = nullptr;
-  std::byte* staged = nullptr;
+  std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
 
-  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, std::int64_t staged_bytes) {
+  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, const plan::ModScratch& mods) {
     std::int64_t width = 0;
     const plan::TilePlan& plan = tiles.front().kernels->plan;
     for (ForwardTile<F>& tile : tiles) {
@@ -61,7 +61,8 @@ struct ForwardRoom {
       width = std::max(width, tile.width());
     }
     scores = carver.take<F>(plan.key_block * width);
-    staged = carver.take<std::byte>(staged_bytes * plan.key_block * width);
+    staged = carver.take<std::byte>(mods.staged * plan.key_block * width);
+    frame = carver.take<std::byte>(mods.frame);
     block = KeyBlocks<F>::Room::carve(carver, plan);
     factors = carver.take<F>(width);
     rows = carver.take<F>(width * std::max(plan.dim, plan.value_dim));
@@ -123,7 +124,7 @@ ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, W
   }
   if (count == 0) return;
   tiles_ = {tiles, count};
-  room_.carve(carver, tiles_, shared.kernels.staged);
+  room_.carve(carver, tiles_, shared.kernels.mods);
   workspace.check(carver);
   blocks_.use(room_.block);
 }
@@ -158,6 +159,7 @@ void ForwardWorker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
                                                    .score_captures = problem_.score_captures.data(),
                                                    .mask_captures = problem_.mask_captures.data(),
                                                    .staged = room_.staged,
+                                                   .frame = room_.frame,
                                                    .poisoned = &poisoned_},
                                           .scores = room_.scores,
                                           .sums = tile.part.sums,
@@ -323,19 +325,19 @@ void ForwardWorker<F>::run() {
 // Of a task of so many tiles, none of which is wider.
 template <class F>
 std::int64_t scratch_of(const ForwardKernels::OfTile& widest, std::int64_t tiles,
-                        std::int64_t staged) {
+                        const plan::ModScratch& mods) {
   std::vector<ForwardTile<F>> group(static_cast<std::size_t>(tiles));
   for (ForwardTile<F>& tile : group) tile.kernels = &widest;
   return measured([&](Carver& carver) {
     carver.take<ForwardTile<F>>(tiles);
-    ForwardRoom<F>().carve(carver, group, staged);
+    ForwardRoom<F>().carve(carver, group, mods);
   });
 }
 
 std::int64_t scratch_of(DType compute, const ForwardKernels::OfTile& widest, std::int64_t tiles,
-                        std::int64_t staged) {
-  return compute == DType::f64 ? scratch_of<double>(widest, tiles, staged)
-                               : scratch_of<float>(widest, tiles, staged);
+                        const plan::ModScratch& mods) {
+  return compute == DType::f64 ? scratch_of<double>(widest, tiles, mods)
+                               : scratch_of<float>(widest, tiles, mods);
 }
 
 }  // namespace
@@ -351,10 +353,10 @@ std::size_t state_bytes(const plan::TilePlan& plan) {
 }
 
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
-                             std::int64_t staged) {
+                             const plan::ModScratch& mods) {
   ForwardKernels::OfTile tile;
   tile.plan = widest;
-  return scratch_of(widest.compute, tile, tiles_per_group, staged);
+  return scratch_of(widest.compute, tile, tiles_per_group, mods);
 }
 
 WorkspaceNeed workspace_need(const ForwardShared& shared) {
@@ -370,7 +372,7 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
   const std::int64_t runs = std::min(shared.problem.layout.most_runs(),
                                      plan::longest_chunk(shared.problem.layout.extent().keys));
   return {.bytes = static_cast<std::size_t>(
-              scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.staged)),
+              scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.mods)),
           .wanted = static_cast<std::size_t>(most->count * runs),
           .block = static_cast<std::size_t>(widest.plan.key_block)};
 }

@@ -214,8 +214,7 @@ TEST(BitsOf, TasksThatAreCut) {
     for (const MaskMod& mask : {MaskMod(), mods::dilated(7), mods::window(keys / 2)}) {
       const ForwardRun run(mods_of({}, mask));
       const layout::Layout layout = run.build({1, 1, 10, keys}, {}, 24);
-      const plan::Schedule schedule =
-          plan::schedule(layout, {.threads = 7, .weights = {}});
+      const plan::Schedule schedule = plan::schedule(layout, {.threads = 7, .weights = {}});
       ASSERT_EQ(schedule.cuts.size(), 1u);
       EXPECT_GT(schedule.tasks.size(), 2u);
       const Rows expected = run({q, k, k}, 0.5, layout, *serial_executor());

@@ -36,12 +36,15 @@ class DirectRun {
              .value_dim = value_dim};
   }
 
+  // From now on mods of so many nodes are cut.
+  void cut(const plan::PieceSize& size) { kind_.mods = size; }
+
   [[nodiscard]] layout::Layout build(const layout::Extent& extent, std::int64_t height) const {
     return layout::build({stages_.program.mask, bound_.mask}, extent,
                          layout::Tiles({}, extent.queries, height), *serial_executor());
   }
   [[nodiscard]] plan::TilePlan plan(int vectors) const {
-    return plan::plan_tile(kind_.target, kind_.compute, kind_.dim, kind_.value_dim, vectors);
+    return backend::cpu::plan_of(kind_, vectors);
   }
 
   Rows forward(const Tensor& q, const run::KeySource& keys, const layout::Layout& layout,

@@ -191,7 +191,7 @@ TEST(SumTree, OfAMillionTokensIsSmall) {
     constexpr std::int64_t tokens = 1 << 20;
     const std::int64_t leaves = tokens / plan.width() / plan::tiles_per_leaf(plan);
     const std::int64_t bytes =
-        run::backward_scratch(plan, plan::longest_chunk(tokens), leaves, 0, 0);
+        run::backward_scratch(plan, plan::longest_chunk(tokens), leaves, 0, {});
     EXPECT_LE(bytes, 128 << 20) << target;
     EXPECT_GE(bytes, 112 << 20) << target;
   }

@@ -254,7 +254,7 @@ TEST(ScratchSizes, AreWhatTasksTake) {
         const Rows rows = run.forward(q, source, layout, forward_scratch);
         const bool copies = source.needs_copy(plan.compute);
         const std::int64_t promised =
-            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), staged);
+            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), {.staged = staged});
         std::vector<std::size_t> taken = forward_scratch.sizes();
         const auto largest = static_cast<std::int64_t>(std::ranges::max(taken));
         EXPECT_LE(largest, promised);
@@ -264,9 +264,9 @@ TEST(ScratchSizes, AreWhatTasksTake) {
         run.backward(q, source, rows, dout, layout, backward_scratch);
         taken = backward_scratch.sizes();
         const std::int64_t leaf = plan::tiles_per_leaf(plan);
-        const auto task = static_cast<std::size_t>(
-            run::backward_scratch(plan, std::min<std::int64_t>(length, 1024),
-                                  (layout.tiles().count() + leaf - 1) / leaf, 0, staged));
+        const auto task = static_cast<std::size_t>(run::backward_scratch(
+            plan, std::min<std::int64_t>(length, 1024), (layout.tiles().count() + leaf - 1) / leaf,
+            0, {.staged = staged}));
         EXPECT_EQ(std::ranges::count(taken, task), 1) << name_of(type) << " " << length;
       }
     }

@@ -46,8 +46,6 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
       program_(std::move(program)),
       forms_(forms_of(program_)),
       target_(target_named(target)),
-      most_staged_(plan::most_staged_bytes(forms_.score.graph) +
-                   plan::most_staged_bytes(program_.mask)),
       kernels_(process.engine, program_, forms_) {}
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
@@ -74,18 +72,26 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
   return Layout(std::move(held));
 }
 
+plan::ModScratch Cpu::most_scratch(const Sizes& sizes) const {
+  const std::int64_t lanes = target_.lanes(sizes.compute);
+  plan::ModScratch most = plan::most_scratch_of(forms_.score.graph, lanes);
+  most += plan::most_scratch_of(program_.mask, lanes);
+  return most;
+}
+
 std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
   const plan::TilePlan plan =
       plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, plan::most_vectors);
-  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_staged_);
+  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_scratch(sizes));
 }
 
 std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   const auto contributions = static_cast<std::int64_t>(program_.derivative.contributions.size());
   const std::int64_t keys =
       plan::schedule_backward(sizes.key_batch, sizes.key_heads, sizes.keys, {}).longest;
-  const std::int64_t staged =
-      most_staged_ + (forms_.derives ? plan::most_staged_bytes(program_.derivative.graph) : 0);
+  plan::ModScratch mods = most_scratch(sizes);
+  if (forms_.derives)
+    mods += plan::most_scratch_of(program_.derivative.graph, target_.lanes(sizes.compute));
   // Tiles of fewer vectors come in larger groups.
   std::int64_t most = 0;
   for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
@@ -94,7 +100,7 @@ std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
     // As many as there would be if every query were a tile.
     const std::int64_t queries = sizes.queries.count() * (sizes.key_batch == 1 ? sizes.batch : 1);
     const std::int64_t leaves = queries / plan::tiles_per_leaf(plan) + sizes.batch;
-    most = std::max(most, run::backward_scratch(plan, keys, leaves, contributions, staged));
+    most = std::max(most, run::backward_scratch(plan, keys, leaves, contributions, mods));
   }
   return most;
 }

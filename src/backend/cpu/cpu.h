@@ -33,11 +33,13 @@ class Cpu final : public Backend {
   [[noreturn]] void explain(const Request& call, const layout::Layout& layout,
                             const run::Poisoned& where) const;
 
+  // Of the score mod and the mask, whatever a call is like.
+  [[nodiscard]] plan::ModScratch most_scratch(const Sizes& sizes) const;
+
   Process& process_;
   const Program program_;
   const Forms forms_;
   const plan::Target target_;
-  const std::int64_t most_staged_;  // bytes of staged reads for each key and query, forward
   mutable KernelSets kernels_;
 };
 

@@ -36,11 +36,20 @@ void set_transpose(run::LazyKernel<plan::TransposeArgs>& kernel, jit::Engine& en
   set(kernel, engine, [spec] { return spec; });
 }
 
-plan::TilePlan plan_of(const ForwardKind& kind, int vectors) {
-  return plan::plan_tile(kind.target, kind.compute, kind.dim, kind.value_dim, vectors);
+plan::ModScratch mod_scratch(const plan::TilePlan& plan, const ir::Graph& mod,
+                             const plan::ModFacts& facts) {
+  return plan::scratch_of(plan::plan_mod(mod, facts, {}, plan.mods),
+                          plan.target.lanes(plan.compute));
 }
 
 }  // namespace
+
+plan::TilePlan plan_of(const ForwardKind& kind, int vectors) {
+  plan::TilePlan plan =
+      plan::plan_tile(kind.target, kind.compute, kind.dim, kind.value_dim, vectors);
+  plan.mods = kind.mods;
+  return plan;
+}
 
 plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
                                      const ForwardKind& kind, const ForwardVariant& variant) {
@@ -53,18 +62,19 @@ plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
           .exact_nonfinite = variant.exact_nonfinite};
 }
 
-std::int64_t KernelSets::staged_bytes(const ForwardKind& kind) const {
-  std::int64_t bytes = 0;
+plan::ModScratch KernelSets::scratch_of(const ForwardKind& kind) const {
+  const plan::TilePlan plan = plan_of(kind, plan::most_vectors);
+  plan::ModScratch mods = mod_scratch(plan, program_.mask, kind.mask_facts);
   if (forms_.score.kind != plan::ScoreForm::Kind::plain)
-    bytes += plan::staged_bytes(plan::plan_mod(forms_.score.graph, kind.score_facts));
-  return bytes + plan::staged_bytes(plan::plan_mod(program_.mask, kind.mask_facts));
+    mods += mod_scratch(plan, forms_.score.graph, kind.score_facts);
+  return mods;
 }
 
 std::shared_ptr<const run::ForwardKernels> KernelSets::make(const ForwardKind& kind) const {
   auto kernels = std::make_shared<run::ForwardKernels>();
   kernels->compute = kind.compute;
   kernels->query_factor = forms_.score.factor();
-  kernels->staged = staged_bytes(kind);
+  kernels->mods = scratch_of(kind);
   for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
     run::ForwardKernels::OfTile& tile = kernels->tiles[static_cast<std::size_t>(vectors - 1)];
     tile.plan = plan_of(kind, vectors);
@@ -101,10 +111,9 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
   const plan::TilePlan plan = plan_of(forward, kind.vectors);
   kernels->plan = plan;
   kernels->query_factor = forms_.score.factor();
-  kernels->staged = staged_bytes(forward);
+  kernels->mods = scratch_of(forward);
   if (forms_.derives) {
-    kernels->staged +=
-        plan::staged_bytes(plan::plan_mod(program_.derivative.graph, kind.derivative_facts));
+    kernels->mods += mod_scratch(plan, program_.derivative.graph, kind.derivative_facts);
   }
   const ir::Joint& derivative = program_.derivative;
   const ir::PerNode<plan::Dependence> on = plan::dependences(derivative.graph);

@@ -24,6 +24,7 @@ struct ForwardKind {
   DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
   std::int64_t dim = 0, value_dim = 0;
   plan::ModFacts score_facts, mask_facts;
+  plan::PieceSize mods = {};
 
   bool operator==(const ForwardKind&) const = default;
 };
@@ -42,6 +43,8 @@ struct ForwardVariant {
   bool masked = false, exact_nonfinite = false;
 };
 
+plan::TilePlan plan_of(const ForwardKind& kind, int vectors);
+
 plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
                                      const ForwardKind& kind, const ForwardVariant& variant);
 
@@ -59,8 +62,8 @@ class KernelSets {
   std::shared_ptr<const run::BackwardKernels> backward(const BackwardKind& kind);
 
  private:
-  // Of reads that are staged, for each key of a block and query of a tile.
-  [[nodiscard]] std::int64_t staged_bytes(const ForwardKind& kind) const;
+  // Of the score mod and the mask.
+  [[nodiscard]] plan::ModScratch scratch_of(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::ForwardKernels> make(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::BackwardKernels> make(const BackwardKind& kind) const;
 

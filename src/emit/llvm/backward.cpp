@@ -85,7 +85,7 @@ BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
     : spec_(spec),
       plan_(spec.plan),
       derivative_(plan::plan_mod(spec.derivative.graph, spec.derivative_facts,
-                                 spec.derivative.contributions)),
+                                 spec.derivative.contributions, plan_.mods)),
       kernel_("backward", plan_.target, plan_.compute),
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
@@ -117,7 +117,7 @@ void BackwardEmitter::multiply_dout() {
 BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
   Mods mods;
   if (spec_.score.kind != plan::ScoreForm::Kind::plain) {
-    mods.score = tile_.prepare(plan::plan_mod(spec_.score.graph, spec_.score_facts), plan_.compute,
+    mods.score = tile_.prepare(spec_.score.graph, spec_.score_facts, plan_.compute,
                                tile_.args()[&TileArgs::score_captures]);
   }
   if (spec_.derives()) {
@@ -125,7 +125,7 @@ BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
                                     kernel_.args()[&BackwardKernelArgs::derivative_captures]);
   }
   if (spec_.masked) {
-    mods.mask = tile_.prepare(plan::plan_mod(spec_.mask, spec_.mask_facts), DType::f64,
+    mods.mask = tile_.prepare(spec_.mask, spec_.mask_facts, DType::f64,
                               tile_.args()[&TileArgs::mask_captures]);
   }
   return mods;

@@ -24,35 +24,53 @@ Value* invariant(Builder& build, Value* load) {
 }  // namespace
 
 Captures::Captures(Arithmetic& ops, const ir::Graph& graph, const plan::ModFacts& facts)
-    : ops_(ops), build_(ops.build()), graph_(graph), facts_(facts) {}
+    : ops_(ops), build_(ops.build()), graph_(graph), facts_(facts) {
+  std::int64_t words = 0;
+  for (const ir::Slot& slot : graph.slots()) {
+    first_word_.push_back(words);
+    words += 1 + 2 * slot.rank;
+  }
+}
+
+void Captures::bind_when_read(Value* descriptors) {
+  descriptors_ = descriptors;
+  buffers_.assign(graph_.slots().size(), {});
+}
 
 void Captures::bind(Value* descriptors) {
-  buffers_.clear();
-  std::int64_t next_word = 0;
+  bind_when_read(descriptors);
+  for (std::size_t slot = 0; slot < buffers_.size(); ++slot) bind_slot(slot);
+}
+
+void Captures::bind_slot(std::size_t slot) {
+  std::int64_t next_word = first_word_[slot];
   const auto next = [&](::llvm::Type* type) {
-    Value* address = build_.element(build_.getInt64Ty(), descriptors, build_.index(next_word++));
+    Value* address = build_.element(build_.getInt64Ty(), descriptors_, build_.index(next_word++));
     return invariant(build_, build_.CreateAlignedLoad(type, address, ::llvm::Align(8)));
   };
-  for (std::size_t slot = 0; slot < graph_.slots().size(); ++slot) {
-    const int rank = graph_.slots()[slot].rank;
-    Buffer& buffer = buffers_.emplace_back();
-    buffer.dtype = graph_.slots()[slot].dtype;
-    buffer.data = next(build_.getPtrTy());
-    for (int axis = 0; axis < rank; ++axis) {
-      Value* size = next(build_.getInt64Ty());
-      if (ops_.narrow()) {
-        // An index of 32 bits lies inside a longer buffer if it is not negative.
-        Value* longest = build_.index(std::int64_t{1} << 31);
-        size = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::umin, size, longest);
-        size = build_.CreateTrunc(size, build_.getInt32Ty());
-      }
-      buffer.sizes.push_back(size);
+  const int rank = graph_.slots()[slot].rank;
+  Buffer& buffer = buffers_[slot];
+  buffer.data = next(build_.getPtrTy());
+  for (int axis = 0; axis < rank; ++axis) {
+    Value* size = next(build_.getInt64Ty());
+    if (ops_.narrow()) {
+      // An index of 32 bits lies inside a longer buffer if it is not negative.
+      Value* longest = build_.index(std::int64_t{1} << 31);
+      size = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::umin, size, longest);
+      size = build_.CreateTrunc(size, build_.getInt32Ty());
     }
-    for (int axis = 0; axis < rank; ++axis) buffer.strides.push_back(next(build_.getInt64Ty()));
-    if (rank > 0 && slot < facts_.unit_stride.size() && facts_.unit_stride[slot]) {
-      buffer.strides.back() = build_.index(1);
-    }
+    buffer.sizes.push_back(size);
   }
+  for (int axis = 0; axis < rank; ++axis) buffer.strides.push_back(next(build_.getInt64Ty()));
+  if (rank > 0 && slot < facts_.unit_stride.size() && facts_.unit_stride[slot]) {
+    buffer.strides.back() = build_.index(1);
+  }
+}
+
+Captures::Buffer& Captures::buffer(std::int32_t slot) {
+  Buffer& found = buffers_[static_cast<std::size_t>(slot)];
+  if (found.data == nullptr) bind_slot(static_cast<std::size_t>(slot));
+  return found;
 }
 
 Value* Captures::address(std::int32_t slot, const Indices& indices) {
@@ -180,11 +198,11 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
 }
 
 ::llvm::Type* Captures::element(std::int32_t slot) {
-  switch (buffer(slot).dtype) {
+  switch (graph_.slot(slot).dtype) {
     case DType::f64:
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return stored_type(build_, buffer(slot).dtype);
+    case DType::f16: return stored_type(build_, graph_.slot(slot).dtype);
     case DType::i64: return build_.getInt64Ty();
     case DType::i32: return build_.getInt32Ty();
     case DType::i16: return build_.getInt16Ty();
@@ -196,7 +214,7 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
 }
 
 Value* Captures::convert(std::int32_t slot, Value* raw) {
-  const DType dtype = buffer(slot).dtype;
+  const DType dtype = graph_.slot(slot).dtype;
   ::llvm::Type* integer = ops_.integer();
   if (raw->getType()->isVectorTy()) integer = build_.vector(integer);
   switch (dtype) {

@@ -36,6 +36,9 @@ class Captures {
 
   // The address of plan::capture_descriptors().
   void bind(Value* descriptors);
+  // The same in a function that reads few of many: each is bound by its first read, which must come
+  // before any branch that another read is behind.
+  void bind_when_read(Value* descriptors);
 
   Result read(std::int32_t slot, Indices indices);
 
@@ -57,15 +60,13 @@ class Captures {
 
  private:
   struct Buffer {
-    DType dtype = DType::f32;
     Value* data = nullptr;
     Values sizes;    // as the graph's integers
     Values strides;  // i64; the constant 1 where that is known
   };
 
-  [[nodiscard]] Buffer& buffer(std::int32_t slot) {
-    return buffers_[static_cast<std::size_t>(slot)];
-  }
+  [[nodiscard]] Buffer& buffer(std::int32_t slot);
+  void bind_slot(std::size_t slot);
   Value* inside(const Buffer& buffer, const Indices& indices);
   Value* zero_element();
 
@@ -73,7 +74,9 @@ class Captures {
   Builder& build_;
   const ir::Graph& graph_;
   const plan::ModFacts& facts_;
-  std::vector<Buffer> buffers_;
+  Value* descriptors_ = nullptr;
+  std::vector<std::int64_t> first_word_;  // of descriptors, by slot
+  std::vector<Buffer> buffers_;           // those without data are not bound yet
 };
 
 }  // namespace treadle::emit::llvm

@@ -27,7 +27,6 @@
 #include "emit/llvm/products.h"
 #include "emit/llvm/scale.h"
 #include "emit/llvm/tile.h"
-#include "plan/mod_plan.h"
 
 namespace treadle::emit::llvm {
 namespace {
@@ -141,11 +140,11 @@ void ForwardEmitter::apply_mods() {
   if (!has_mods()) return;
   std::unique_ptr<ModEmitter> score_mod, mask;
   if (spec_.score.kind != plan::ScoreForm::Kind::plain) {
-    score_mod = tile_.prepare(plan::plan_mod(spec_.score.graph, spec_.score_facts), plan_.compute,
+    score_mod = tile_.prepare(spec_.score.graph, spec_.score_facts, plan_.compute,
                               tile_.args()[&TileArgs::score_captures]);
   }
   if (spec_.masked) {
-    mask = tile_.prepare(plan::plan_mod(spec_.mask, spec_.mask_facts), DType::f64,
+    mask = tile_.prepare(spec_.mask, spec_.mask_facts, DType::f64,
                          tile_.args()[&TileArgs::mask_captures]);
   }
   tile_.for_keys([&](Value* i, Value* kv) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "emit/llvm/mod_pieces.h"
 #include "emit/llvm/mod_state.h"
 
 namespace treadle::emit::llvm {
@@ -26,9 +27,16 @@ State::State(Builder& builder, plan::ModPlan mod, const ModOptions& given)
       pairs(uniform),
       tile(static_cast<std::size_t>(options.vectors), uniform),
       at_first_query(tile.size(), ir::PerNode<Value*>(plan.graph.size())),
-      at_first_key(at_first_query) {}
+      at_first_key(at_first_query) {
+  if (!plan.pieces.whole()) pieces = std::make_unique<Pieces>(*this, options.frame);
+}
+State::~State() = default;
 
-Result& State::at(NodeId id, int vector) {
+Result State::at(NodeId id, int vector) {
+  return pieces ? pieces->at(id, vector) : known(id, vector);
+}
+
+Result& State::known(NodeId id, int vector) {
   switch (plan.level[id]) {
     case plan::Level::head:
     case plan::Level::key: return uniform[id];
@@ -39,15 +47,37 @@ Result& State::at(NodeId id, int vector) {
 }
 
 void State::emit(plan::Level now, int vector) {
-  const auto v = static_cast<std::size_t>(vector);
+  if (pieces) return pieces->emit(now, vector);
   for (NodeId id = 0; id < plan.graph.size(); ++id) {
     if (plan.level[id] != now) continue;
-    if (plan.at_first_query[id]) {
-      at_first_query[v][id] =
-          at_first(id, vector, at_first_query[v], plan.at_first_query, first_q[v]);
-    }
-    if (plan.wanted[id]) at(id, vector) = compute(id, vector);
+    if (plan.at_first_query[id])
+      at_first_query[static_cast<std::size_t>(vector)][id] = first_query(id, vector);
+    if (plan.wanted[id]) known(id, vector) = compute(id, vector);
   }
+}
+
+// Parts that do not change are values like others.
+Value* State::first_query(NodeId id, int vector) {
+  const auto v = static_cast<std::size_t>(vector);
+  if (plan.graph[id].op == Op::input) return first_q[v];
+  std::vector<Result> operands;
+  for (const NodeId operand : plan.graph[id].operands) {
+    operands.push_back(!plan.at_first_query[operand] ? Result{.value = at(operand, vector).value}
+                       : pieces ? Result{.value = pieces->at_first_query(operand, vector)}
+                                : Result{.value = at_first_query[v][operand]});
+  }
+  return ops.apply(plan.graph, id, operands).value;
+}
+
+Value* State::index_at_key(NodeId id, int vector, Value* key) {
+  const ir::PerNode<Value*>& parts = at_first_key[static_cast<std::size_t>(vector)];
+  if (plan.graph[id].op == Op::input) return key;
+  std::vector<Result> operands;
+  for (const NodeId operand : plan.graph[id].operands) {
+    operands.push_back(
+        {.value = plan.at_first_key[operand] ? parts[operand] : at(operand, vector).value});
+  }
+  return ops.apply(plan.graph, id, operands).value;
 }
 
 void State::emit_first_key(Value* first_key) {
@@ -55,22 +85,10 @@ void State::emit_first_key(Value* first_key) {
   for (std::size_t v = 0; v < at_first_key.size(); ++v) {
     for (NodeId id = 0; id < plan.graph.size(); ++id) {
       if (!plan.at_first_key[id]) continue;
-      const bool known = v > 0 && plan.level[id] == plan::Level::key;
-      at_first_key[v][id] =
-          known ? at_first_key[0][id]
-                : at_first(id, static_cast<int>(v), at_first_key[v], plan.at_first_key, key);
+      const bool same = v > 0 && plan.level[id] == plan::Level::key;
+      at_first_key[v][id] = same ? at_first_key[0][id] : index_at_key(id, static_cast<int>(v), key);
     }
   }
-}
-
-Value* State::at_first(NodeId id, int vector, const ir::PerNode<Value*>& parts,
-                       const ir::PerNode<bool>& apart, Value* first) {
-  const ir::Node& node = plan.graph[id];
-  if (node.op == Op::input) return first;
-  std::vector<Result> operands;
-  for (const NodeId operand : node.operands)
-    operands.push_back({.value = apart[operand] ? parts[operand] : at(operand, vector).value});
-  return ops.apply(plan.graph, id, operands).value;
 }
 
 Result State::compute(NodeId id, int vector) {
@@ -111,14 +129,18 @@ Result State::read(NodeId id, int vector) {
     case plan::ReadForm::lanes:
     case plan::ReadForm::backwards: {
       const bool backwards = form == plan::ReadForm::backwards;
-      Value* first = captures.address(slot, indices(id, vector, first_lane(id, vector, backwards)));
-      return {.value = captures.read_lanes(slot, first, active[v], full[v], backwards)};
+      Value* lanes = pieces ? pieces->active() : active[v];
+      Value* all = pieces ? pieces->full() : full[v];
+      Value* first =
+          captures.address(slot, indices(id, vector, first_lane(id, vector, backwards, lanes)));
+      return {.value = captures.read_lanes(slot, first, lanes, all, backwards)};
     }
     case plan::ReadForm::staged: break;
   }
   ::llvm::Type* type = build.vector(captures.element(slot));
   const auto number = static_cast<std::size_t>(plan.staged_number[id]);
-  Value* raw = build.load(type, scratch_address(number, position, vector));
+  Value* place = pieces ? pieces->position() : position;
+  Value* raw = build.load(type, scratch_address(number, place, vector));
   return {.value = captures.convert(slot, raw)};
 }
 
@@ -142,13 +164,14 @@ Value* State::last_index(NodeId load, Value* index, Value* reach) {
   return plan.clamps(load, axis) ? captures.clamped(node.slot, axis, index, reach) : index;
 }
 
-Value* State::first_lane(NodeId load, int vector, bool backwards) {
-  const auto v = static_cast<std::size_t>(vector);
-  Value* index = at_first_query[v][plan.graph[load].operands.back()];
+Value* State::first_lane(NodeId load, int vector, bool backwards, Value* active_lanes) {
+  const NodeId last = plan.graph[load].operands.back();
+  Value* index = pieces ? pieces->at_first_query(last, vector)
+                        : at_first_query[static_cast<std::size_t>(vector)][last];
   if (!plan.clamps(load, plan.graph[load].operands.size() - 1)) return index;
   Value* lanes = build.CreateUnaryIntrinsic(
       ::llvm::Intrinsic::ctpop,
-      build.CreateBitCast(active[v], build.getIntNTy(static_cast<unsigned>(build.lanes()))));
+      build.CreateBitCast(active_lanes, build.getIntNTy(static_cast<unsigned>(build.lanes()))));
   lanes = build.CreateZExtOrTrunc(lanes, ops.integer());
   if (!backwards) return last_index(load, index, lanes);
   // The last lane reads the lowest element.
@@ -161,7 +184,12 @@ ModEmitter::ModEmitter(Builder& build, plan::ModPlan plan, const ModOptions& opt
 ModEmitter::~ModEmitter() = default;
 
 void ModEmitter::head(Value* b, Value* h) {
-  state_->captures.bind(state_->options.captures);
+  if (state_->pieces) {
+    state_->captures.bind_when_read(state_->options.captures);
+    state_->pieces->set_head();
+  } else {
+    state_->captures.bind(state_->options.captures);
+  }
   state_->b = state_->ops.from_index(b);
   state_->h = state_->ops.from_index(h);
   state_->emit(plan::Level::head, 0);
@@ -180,15 +208,15 @@ void ModEmitter::queries(const Values& q, const Values& active) {
         in_lanes ? state_->build.CreateExtractElement(state_->q.back(), std::uint64_t{0})
                  : nullptr);
     state_->full.push_back(in_lanes ? state_->build.CreateAndReduce(active[vector]) : nullptr);
+    if (state_->pieces) state_->pieces->set_queries(v);
     state_->emit(plan::Level::queries, v);
   }
 }
 
-std::int64_t ModEmitter::staged_bytes() const { return plan::staged_bytes(state_->plan); }
-
 void ModEmitter::key(Value* kv, Value* position) {
   state_->kv = state_->ops.from_index(kv);
   state_->position = position;
+  if (state_->pieces) state_->pieces->set_key();
   state_->emit(plan::Level::key, 0);
 }
 

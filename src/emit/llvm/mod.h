@@ -17,6 +17,9 @@
 // a transposed tile (index [q, kv], contiguous along kv) or a gather. Emitting may begin new basic
 // blocks; the builder is left in the last one.
 //
+// The plan of a large mod is in pieces. Each becomes a function of its own, which the calls above
+// then call (emit/llvm/mod_pieces.h).
+//
 // With Reads::checked no read leaves its buffer and values carry poison by the interpreter's
 // three-valued rules; with Reads::clamped indices are moved inside where the facts say so; with
 // Reads::proven nothing is checked. Only the first has poison.
@@ -35,6 +38,8 @@ struct ModOptions {
   DType real = DType::f32;    // the float of this graph's arithmetic; masks are always f64
   Value* captures = nullptr;  // address of the captures' descriptors (plan/capture_descriptors.h)
   int vectors = 1;            // per tile
+  // Of plans in pieces: memory of plan::frame_bytes().
+  Value* frame = nullptr;
 };
 
 class ModEmitter {
@@ -49,9 +54,8 @@ class ModEmitter {
   void queries(const Values& q, const Values& active);
 
   // Reads along kv, kept in scratch for a block of keys: arrays of [most][vectors * lanes] elements,
-  // together `staged_bytes()` for each. `keys` is an array of ascending i32, `count` (i64) of them,
+  // together plan::staged_bytes() for each. `keys` is an array of ascending i32, `count` (i64) of them,
   // at most `most`. Mods whose reads are checked have none.
-  [[nodiscard]] std::int64_t staged_bytes() const;
   void stage(Value* keys, Value* count, std::int64_t most, Value* scratch);
 
   // kv is the key, position its place in the block (i64).

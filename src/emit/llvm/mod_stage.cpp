@@ -10,6 +10,7 @@
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
+#include "emit/llvm/mod_pieces.h"
 #include "emit/llvm/mod_state.h"
 #include "emit/llvm/transpose_vectors.h"
 
@@ -20,10 +21,12 @@ using State = ModEmitter::State;
 Value* State::scratch_address(std::size_t number, Value* place, int vector) {
   const std::int64_t row = std::int64_t{options.vectors} * build.lanes();
   ::llvm::Type* type = captures.element(plan.graph[plan.staged[number]].slot);
-  Value* array = build.element(build.getInt8Ty(), scratch,
+  const bool inside = pieces && pieces->inside();
+  Value* array = build.element(build.getInt8Ty(), inside ? pieces->scratch() : scratch,
                                build.index(plan.staged_before[number] * most * row));
   Value* first = build.CreateNSWMul(place, build.index(row));
-  return build.element(type, array, build.CreateNSWAdd(first, build.index(vector * build.lanes())));
+  Value* lane = inside ? pieces->first_lane() : build.index(vector * build.lanes());
+  return build.element(type, array, build.CreateNSWAdd(first, lane));
 }
 
 namespace {
@@ -139,6 +142,7 @@ void ModEmitter::stage(Value* keys, Value* count, std::int64_t most, Value* scra
   state.scratch = scratch;
   state.most = most;
   if (state.plan.staged.empty()) return;
+  if (state.pieces) state.pieces->set_scratch();
   const std::int64_t width = std::int64_t{state.options.vectors} * build.lanes();
   build.when(build.CreateICmpSGT(count, build.index(0)), [&] {
     const auto key = [&](Value* place) {

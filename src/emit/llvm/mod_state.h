@@ -1,6 +1,7 @@
 // What a ModEmitter holds while it walks a plan: the inputs and the latest value of each node.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "emit/llvm/arithmetic.h"
@@ -11,8 +12,11 @@
 
 namespace treadle::emit::llvm {
 
+class Pieces;
+
 struct ModEmitter::State {
   State(Builder& builder, plan::ModPlan mod, const ModOptions& given);
+  ~State();
 
   Builder& build;
   plan::ModPlan plan;
@@ -34,9 +38,19 @@ struct ModEmitter::State {
   // the first key of a block.
   std::vector<ir::PerNode<Value*>> at_first_query, at_first_key;
 
-  Result& at(ir::NodeId id, int vector);
+  // If the plan is in pieces; then values of nodes are there, and not here.
+  std::unique_ptr<Pieces> pieces;
+
+  // The value of a node that was computed.
+  Result at(ir::NodeId id, int vector);
   // Computes the wanted nodes of a level.
   void emit(plan::Level now, int vector);
+  // Computes one, from others.
+  Result compute(ir::NodeId id, int vector);
+  // An index that is taken apart, or a part of it that changes with q, at the first query.
+  Value* first_query(ir::NodeId id, int vector);
+  // An input as it was given.
+  Value* input(ir::Input input, int vector);
 
   // Computes what indices are at this key (an i64), for all vectors.
   void emit_first_key(Value* first_key);
@@ -50,14 +64,12 @@ struct ModEmitter::State {
   Value* scratch_address(std::size_t number, Value* place, int vector);
 
  private:
-  Result compute(ir::NodeId id, int vector);
-  Value* input(ir::Input input, int vector);
+  Result& known(ir::NodeId id, int vector);
   Result read(ir::NodeId id, int vector);
   // The last index of a load in the lanes or backwards form, at the first query.
-  Value* first_lane(ir::NodeId load, int vector, bool backwards);
-  // A part of an index where the input that changes it has the value `first`.
-  Value* at_first(ir::NodeId id, int vector, const ir::PerNode<Value*>& parts,
-                  const ir::PerNode<bool>& apart, Value* first);
+  Value* first_lane(ir::NodeId load, int vector, bool backwards, Value* active_lanes);
+  // An index that is taken apart, or a part of it that changes with kv, at this key.
+  Value* index_at_key(ir::NodeId id, int vector, Value* key);
 };
 
 }  // namespace treadle::emit::llvm

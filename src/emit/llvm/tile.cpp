@@ -16,9 +16,15 @@ TileEmitter::TileEmitter(Builder& build, const plan::TilePlan& plan, Value* args
 
 std::unique_ptr<ModEmitter> TileEmitter::prepare(plan::ModPlan mod_plan, DType real,
                                                  Value* captures) {
+  const plan::ModScratch scratch = plan::scratch_of(mod_plan, build_.lanes());
+  Value* frame = nullptr;
+  if (scratch.frame > 0) {
+    frame =
+        build_.element(build_.getInt8Ty(), args_[&TileArgs::frame], build_.index(scratch_.frame));
+  }
   auto mod = std::make_unique<ModEmitter>(
       build_, std::move(mod_plan),
-      ModOptions{.real = real, .captures = captures, .vectors = plan_.vectors});
+      ModOptions{.real = real, .captures = captures, .vectors = plan_.vectors, .frame = frame});
   const auto narrow = [&](std::int64_t TileArgs::* member) {
     return build_.CreateTrunc(args_[member], build_.getInt32Ty());
   };
@@ -36,12 +42,12 @@ std::unique_ptr<ModEmitter> TileEmitter::prepare(plan::ModPlan mod_plan, DType r
                                           build_.splat(narrow(&TileArgs::active))));
   }
   mod->queries(q, active);
-  if (mod->staged_bytes() > 0) {
-    Value* scratch = build_.element(build_.getInt8Ty(), args_[&TileArgs::staged],
-                                    build_.index(staged_bytes_ * plan_.key_block * plan_.width()));
-    mod->stage(args_[&TileArgs::key_positions], count_, plan_.key_block, scratch);
-    staged_bytes_ += mod->staged_bytes();
+  if (scratch.staged > 0) {
+    Value* staged = build_.element(build_.getInt8Ty(), args_[&TileArgs::staged],
+                                   build_.index(scratch_.staged * plan_.key_block * plan_.width()));
+    mod->stage(args_[&TileArgs::key_positions], count_, plan_.key_block, staged);
   }
+  scratch_ += scratch;
   return mod;
 }
 

@@ -35,6 +35,10 @@ class TileEmitter {
   // The part of a mod that is computed once per call. `captures` is the address of its captures'
   // descriptors.
   std::unique_ptr<ModEmitter> prepare(plan::ModPlan mod_plan, DType real, Value* captures);
+  std::unique_ptr<ModEmitter> prepare(const ir::Graph& mod, const plan::ModFacts& facts, DType real,
+                                      Value* captures) {
+    return prepare(plan::plan_mod(mod, facts, {}, plan_.mods), real, captures);
+  }
 
   // log2(e) * mod(score); sets `poison` where the result may be poison.
   Value* modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v, Value* score, Value*& poison);
@@ -53,7 +57,7 @@ class TileEmitter {
   const plan::TilePlan& plan_;
   Arguments<plan::TileArgs> args_;
   Value* count_;
-  std::int64_t staged_bytes_ = 0;  // of the mods prepared so far
+  plan::ModScratch scratch_;  // of the mods prepared so far
 };
 
 }  // namespace treadle::emit::llvm

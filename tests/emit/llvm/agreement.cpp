@@ -159,6 +159,11 @@ void expect_node(const ir::Graph& graph, NodeId id, const Outcomes& got, const T
   }
 }
 
+Setting whole(Setting setting) {
+  setting.pieces.whole = std::numeric_limits<std::int32_t>::max();
+  return setting;
+}
+
 bool same(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) ||
          (std::isnan(a) && std::isnan(b));
@@ -216,7 +221,10 @@ plan::ModFacts facts_of(const ir::Graph& graph, const Tile& tile,
 }
 
 Agreement::Agreement(const ir::Graph& graph, const Setting& setting)
-    : graph_(graph), setting_(setting), all_(every_node(graph), setting), own_(graph, setting) {}
+    : graph_(graph),
+      setting_(setting),
+      all_(every_node(graph), whole(setting)),
+      own_(graph, setting) {}
 
 void Agreement::expect(const Tile& tile, const std::vector<ConstView>& views) const {
   SCOPED_TRACE(to_text(setting_));

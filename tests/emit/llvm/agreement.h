@@ -15,7 +15,8 @@ namespace treadle::test {
 // The same nodes, all of them outputs, in their order.
 ir::Graph every_node(const ir::Graph& graph);
 
-// Two kernels: one with the graph's outputs, one with all nodes.
+// Two kernels: one with the graph's outputs, which may be in pieces, and one with all nodes, which
+// is whole.
 class Agreement {
  public:
   Agreement(const ir::Graph& graph, const Setting& setting);

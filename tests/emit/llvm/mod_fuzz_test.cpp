@@ -46,6 +46,8 @@ Setting random_setting(Random& random, const plan::Target& target) {
   setting.compute = chance(random, 0.7) ? DType::f32 : DType::f64;
   setting.real = chance(random, 0.7) ? setting.compute : DType::f64;
   setting.vectors = static_cast<int>(random_int(random, 1, 3));
+  if (chance(random, 0.5))
+    setting.pieces = {.whole = 0, .piece = static_cast<std::int32_t>(random_int(random, 1, 6))};
   return setting;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "fuzz.h"
+#include "guarded.h"
 #include "jit/engine.h"
 #include "jit/inspect.h"
 
@@ -30,8 +31,13 @@ struct Arguments {
   double* reals = nullptr;           // [output][count][width]
   std::int64_t* integers = nullptr;  // the same
   std::uint8_t* poison = nullptr;    // the same
+  void* frame = nullptr;
 };
 constexpr std::int64_t most_keys = 1 << 15;
+
+plan::ModPlan plan_of(const ir::Graph& graph, const Setting& setting) {
+  return plan::plan_mod(graph, setting.facts, {}, setting.pieces);
+}
 
 class Emitter {
  public:
@@ -41,8 +47,11 @@ class Emitter {
         setting_(setting),
         arguments_(function->getArg(0)),
         words_(argument(0)),
-        mod_(build_, plan::plan_mod(graph, setting.facts),
-             {.real = setting.real, .captures = words_, .vectors = setting.vectors}) {}
+        mod_(build_, plan_of(graph, setting),
+             {.real = setting.real,
+              .captures = words_,
+              .vectors = setting.vectors,
+              .frame = argument(13)}) {}
 
   void emit() {
     llvm::Type* int32 = build_.getInt32Ty();
@@ -65,8 +74,6 @@ class Emitter {
     });
     build_.CreateRetVoid();
   }
-
-  [[nodiscard]] std::int64_t staged_bytes() const { return mod_.staged_bytes(); }
 
  private:
   Value* argument(int number) { return argument(number, build_.getPtrTy()); }
@@ -142,13 +149,14 @@ jit::Engine& engine() {
 }  // namespace
 
 std::string to_text(const Setting& setting) {
-  return fmt::format("{} x {} lanes of {}, {} vectors, {}{}{}, evaluated in {}",
+  return fmt::format("{} x {} lanes of {}, {} vectors, {}{}{}, evaluated in {}, in pieces of {}",
                      setting.target.name, setting.lanes(), name_of(setting.compute),
                      setting.vectors, setting.facts.narrow ? "narrow" : "wide",
                      setting.facts.reads == plan::Reads::checked   ? ", checked"
                      : setting.facts.reads == plan::Reads::clamped ? ", clamped"
                                                                    : "",
-                     setting.facts.consecutive ? ", consecutive" : "", name_of(setting.real));
+                     setting.facts.consecutive ? ", consecutive" : "", name_of(setting.real),
+                     setting.pieces.piece);
 }
 
 std::vector<plan::Target> targets_here() {
@@ -189,28 +197,27 @@ std::vector<bool> unit_strides(const std::vector<ConstView>& views) {
 }
 
 ModRunner::ModRunner(const ir::Graph& graph, const Setting& setting)
-    : graph_(graph), setting_(setting) {
+    : graph_(graph),
+      setting_(setting),
+      scratch_(plan::scratch_of(plan_of(graph, setting), setting.lanes())) {
   const std::vector<std::string> here = plan::runnable_targets();
   if (std::ranges::find(here, setting.target.name) == here.end()) {
-    emulator_ = std::make_shared<Emulator>(
-        jit::object_of(emit_mod(graph, setting, &staged_bytes_), setting.target));
+    emulator_ =
+        std::make_shared<Emulator>(jit::object_of(emit_mod(graph, setting), setting.target));
     return;
   }
   static int number = 0;
   const base::Hash key = base::Hasher().add("mod_runner").add(number++).finish();
-  kernel_ = engine().code(
-      key, setting.target, [&] { return emit_mod(graph, setting, &staged_bytes_); }, "mod");
+  kernel_ = engine().code(key, setting.target, [&] { return emit_mod(graph, setting); }, "mod");
 }
 
-emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting,
-                            std::int64_t* staged_bytes) {
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting) {
   emit::llvm::Module made = emit::llvm::make_module("mod", setting.target);
   auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(*made.context),
                                        {llvm::PointerType::get(*made.context, 0)}, false);
   Emitter emitter(emit::llvm::make_function(*made.module, "mod", type, setting.target), graph,
                   setting);
   emitter.emit();
-  if (staged_bytes != nullptr) *staged_bytes = emitter.staged_bytes();
   return made;
 }
 
@@ -239,7 +246,8 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
   std::vector<std::int64_t> words = words_of(views);
   std::vector<std::int32_t> keys = tile.keys;
   // As large as promised, and no larger.
-  std::vector<std::byte> scratch(static_cast<std::size_t>(staged_bytes_) * most_keys * width);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(scratch_.staged) * most_keys * width);
+  const Guarded frame(static_cast<std::size_t>(scratch_.frame), Guarded::At::end);
   Arguments arguments{.words = words.data(),
                       .b = tile.b,
                       .h = tile.h,
@@ -252,7 +260,8 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
                       .grad = grad.data(),
                       .reals = reals.data(),
                       .integers = integers.data(),
-                      .poison = poison.data()};
+                      .poison = poison.data(),
+                      .frame = frame.data()};
   if (emulator_) {
     const auto piece = [](auto& values) -> Emulator::Piece {
       return {std::as_writable_bytes(std::span(values))};
@@ -263,6 +272,7 @@ Outcomes ModRunner::operator()(const Tile& tile, const std::vector<ConstView>& v
     for (auto* values : {&q, &active, &keys}) pieces.push_back(piece(*values));
     for (auto* values : {&score, &grad, &reals}) pieces.push_back(piece(*values));
     pieces.push_back(piece(scratch));
+    pieces.push_back({{frame.data(), static_cast<std::size_t>(scratch_.frame)}});
     pieces.push_back(piece(integers));
     pieces.push_back(piece(poison));
     (*emulator_)(pieces);

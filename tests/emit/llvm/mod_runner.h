@@ -37,6 +37,7 @@ struct Setting {
   DType compute = DType::f32;  // what the lanes are counted by
   DType real = DType::f32;     // what the graph is evaluated in
   int vectors = 1;
+  plan::PieceSize pieces{};
 
   [[nodiscard]] int lanes() const { return target.lanes(compute); }
   [[nodiscard]] std::int64_t width() const { return std::int64_t{vectors} * lanes(); }
@@ -82,8 +83,7 @@ struct Outcomes {
 };
 
 // The kernel, called "mod".
-emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting,
-                            std::int64_t* staged_bytes = nullptr);
+emit::llvm::Module emit_mod(const ir::Graph& graph, const Setting& setting);
 
 // Kernels for aarch64 run in an emulator; they must not call the C library.
 class ModRunner {
@@ -93,12 +93,12 @@ class ModRunner {
   Outcomes operator()(const Tile& tile, const std::vector<ConstView>& views) const;
 
   // Of scratch for reads that are staged, for each pair.
-  [[nodiscard]] std::int64_t staged_bytes() const { return staged_bytes_; }
+  [[nodiscard]] std::int64_t staged_bytes() const { return scratch_.staged; }
 
  private:
   ir::Graph graph_;
   Setting setting_;
-  std::int64_t staged_bytes_ = 0;
+  plan::ModScratch scratch_;
   jit::Engine::Code kernel_;            // if it runs here
   std::shared_ptr<Emulator> emulator_;  // if not
 };

@@ -163,7 +163,7 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
   const bool unit = read.shape(6).size() > 0 && (!read.strides || read.strides(6).back() == 1);
   std::cout << seed_text(fuzz_seed(0)) << '\n';
   SCOPED_TRACE(seed_text(fuzz_seed(0)));
-  std::uint64_t number = 0;
+  std::uint64_t number = 0, made = fuzz_seed(0);
   for (const DType dtype : read.every_dtype ? all : some) {
     for (const plan::Reads reads :
          {plan::Reads::proven, plan::Reads::clamped, plan::Reads::checked}) {
@@ -175,6 +175,8 @@ TEST_P(ReadTest, ReadsItsElementsAndNothingElse) {
                          .reads = reads,
                          .consecutive = read.consecutive,
                          .unit_stride = {unit}};
+        // Whole or in pieces, by turns.
+        if (++made % 2 == 0) setting.pieces = {.whole = 0, .piece = 1};
         check(dtype, setting);
         if (HasFailure()) return;
       }

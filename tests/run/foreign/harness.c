@@ -10,7 +10,7 @@ struct TileArgs {
   const int* rows;
   int64 active, b, h;
   const int64 *score_words, *mask_words;
-  void* staged;
+  void *staged, *frame;
   int64* poisoned;
 };
 
@@ -86,7 +86,7 @@ void _start(void) {
     maximum[i] = -__builtin_inff();
   }
   const struct BlockArgs args = {
-      {keys, values, indices, KEYS, queries, rows, WIDTH, 0, 1, score_words, 0, 0, &poisoned},
+      {keys, values, indices, KEYS, queries, rows, WIDTH, 0, 1, score_words, 0, 0, 0, &poisoned},
       scores, sums, maximum, weight};
   kernel(&args);
   leave(poisoned != 0 ? 2 : check());
