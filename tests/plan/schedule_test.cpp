@@ -205,7 +205,7 @@ TEST(Schedules, NothingToDo) {
 }
 
 // Tiles of 100 queries for a kernel that takes 48: 48, 48 and 4; the last tile of 30 fills one
-// part.
+// part. Each for both heads of a key head.
 TEST(Entries, OfTilesHigherThanAKernelTakes) {
   const Layout layout({1, 4, 230, 10}, Tiles({}, 230, 100), false, false,
                       std::vector<std::vector<layout::Run>>(3));
@@ -214,12 +214,12 @@ TEST(Entries, OfTilesHigherThanAKernelTakes) {
     return std::tuple(made.head, made.tile, made.first_query, made.queries);
   };
   EXPECT_EQ(entry(0, 0), std::tuple(0, 0, 0, 48));
-  EXPECT_EQ(entry(0, 1), std::tuple(0, 0, 48, 48));
-  EXPECT_EQ(entry(0, 2), std::tuple(0, 0, 96, 4));
-  EXPECT_EQ(entry(0, 3), std::tuple(0, 1, 0, 48));
-  EXPECT_EQ(entry(0, 6), std::tuple(0, 2, 0, 30));
-  EXPECT_EQ(entry(0, 7), std::tuple(0, 2, 48, 0));
-  EXPECT_EQ(entry(0, 9), std::tuple(1, 0, 0, 48));
+  EXPECT_EQ(entry(0, 1), std::tuple(1, 0, 0, 48));
+  EXPECT_EQ(entry(0, 2), std::tuple(0, 0, 48, 48));
+  EXPECT_EQ(entry(0, 5), std::tuple(1, 0, 96, 4));
+  EXPECT_EQ(entry(0, 6), std::tuple(0, 1, 0, 48));
+  EXPECT_EQ(entry(0, 12), std::tuple(0, 2, 0, 30));
+  EXPECT_EQ(entry(0, 14), std::tuple(0, 2, 48, 0));
   EXPECT_EQ(entry(1, 0), std::tuple(2, 0, 0, 48));
   EXPECT_EQ(entry(1, 17), std::tuple(3, 2, 96, 0));
 }

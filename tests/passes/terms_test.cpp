@@ -1,0 +1,199 @@
+// Terms of masks: disjoint, together the mask, and the same however the mask was written.
+#include "passes/terms.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fuzz.h"
+#include "ir/builder.h"
+#include "ir/interpret.h"
+#include "ir/parse.h"
+#include "ir/print.h"
+#include "passes/simplify.h"
+#include "random_graph.h"
+#include "treadle/tensor.h"
+
+namespace treadle::passes {
+namespace {
+
+using ir::NodeId;
+using ir::Op;
+using test::Random;
+using test::random_int;
+using testing::ElementsAre;
+
+std::vector<std::string> terms_of(const std::string& text) {
+  std::vector<std::string> found;
+  for (const ir::Graph& term : terms(simplify(ir::parse(text, {})))) found.push_back(to_text(term));
+  return found;
+}
+
+std::size_t count_of(const std::string& text) { return terms_of(text).size(); }
+
+TEST(Terms, OfLocalOrStrided) {
+  const auto expected = terms_of("q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)");
+  ASSERT_EQ(expected.size(), 2u);
+  EXPECT_EQ(expected[0].find('%'), std::string::npos) << expected[0];
+  EXPECT_NE(expected[1].find("% 128"), std::string::npos) << expected[1];
+  // However it is written.
+  for (const char* same : {
+           "((q - kv) % 128 == 0 || q - kv < 128) && kv <= q",
+           "q >= kv && q - kv < 128 || (q - kv) % 128 == 0 && q >= kv",
+           "where(q - kv < 128, q >= kv, (q - kv) % 128 == 0 && kv <= q)",
+           "not (q < kv || (q - kv >= 128 && (q - kv) % 128 != 0))",
+       })
+    EXPECT_EQ(terms_of(same), expected) << same;
+}
+
+TEST(Terms, OfFixedPatterns) {
+  EXPECT_EQ(count_of("q >= kv && (q // 128 == kv // 128 || kv % 128 >= 112)"), 2u);
+  EXPECT_EQ(count_of("q >= kv && (q // 128 == kv // 128 || kv % 128 >= 112 || q - kv < 64)"), 3u);
+}
+
+TEST(Terms, AreOneWhereNothingIsGained) {
+  for (const char* text :
+       {"q >= kv", "q >= kv && q - kv < 100 || kv < 4", "(q - kv) % 8 == 0 && q - kv < 1024",
+        "q // 64 == kv // 64 || kv // 64 < 2",
+        "abs(q // 64 - kv // 64) <= 6 && "
+        "abs(q % 64 - kv % 64) <= 6",
+        "(q - kv) % 128 == 0 || (q - kv) % 128 == 5", "true", "false"})
+    EXPECT_EQ(count_of(text), 1u) << text;
+  // The mask itself then.
+  const ir::Graph causal = simplify(ir::parse("q >= kv", {}));
+  EXPECT_THAT(terms(causal), ElementsAre(causal));
+}
+
+TEST(Terms, OfHeads) {
+  // Head 0 is local, head 1 strided.
+  EXPECT_EQ(count_of("where(h == 0, q - kv < 64, (q - kv) % 64 == 0) && q >= kv"), 2u);
+}
+
+TEST(Terms, WithMinAndMax) {
+  EXPECT_EQ(terms_of("q - kv < max(16, (q % 64) + 1) && q >= kv"),
+            terms_of("(q - kv < 16 || q - kv < (q % 64) + 1) && q >= kv"));
+  EXPECT_EQ(count_of("q - kv < max(16, (q % 64) + 1) && q >= kv"), 2u);
+}
+
+TEST(Terms, AreAtMostFour) {
+  EXPECT_EQ(count_of("q - kv < 3 || q % 5 == kv || (q - kv) % 7 == 0 || kv % 11 == 0 || "
+                     "q // 13 == kv // 13 || (q + kv) % 17 == 0"),
+            4u);
+}
+
+TEST(Terms, OfVeryManyPartsAreOne) {
+  std::string text = "true";
+  for (int i = 2; i < 12; ++i)
+    text += " && (q % " + std::to_string(i) + " == 0 || kv % " + std::to_string(i + 20) + " == 1)";
+  EXPECT_EQ(count_of(text), 1u);
+}
+
+TEST(Terms, TakeScalarsAsConstants) {
+  const ir::Slot slot{"stride", DType::i64, 0};
+  const ir::Graph mask = simplify(
+      ir::parse("q >= kv && (q - kv < stride || (q - kv) % stride == 0)", std::vector{slot}));
+  EXPECT_EQ(terms(mask).size(), 1u);
+  Tensor stride(DType::i64, {});
+  stride.data<std::int64_t>()[0] = 128;
+  const ConstView view = stride;
+  const ir::Graph bound = with_scalars(mask, {&view, 1});
+  EXPECT_TRUE(bound.slots().empty());
+  EXPECT_EQ(terms(bound),
+            terms(simplify(ir::parse("q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)", {}))));
+}
+
+// --- random masks ------------------------------------------------------------------------------
+
+// Windows, residues, blocks, documents, prefixes, in unions, intersections and negations.
+class RandomMask {
+ public:
+  explicit RandomMask(Random& random) : random_(random) {}
+
+  NodeId make(ir::Builder& build, int parts) {
+    if (parts <= 1) return part(build);
+    const int left = static_cast<int>(random_int(random_, 1, parts - 1));
+    const NodeId a = make(build, left), b = make(build, parts - left);
+    const auto kind = random_int(random_, 0, 9);
+    if (kind == 0) return build(Op::logical_not, build(Op::logical_and, a, b));
+    if (kind == 1) return build(Op::where, part(build), a, b);
+    return build(kind < 6 ? Op::logical_or : Op::logical_and, a, b);
+  }
+
+ private:
+  NodeId part(ir::Builder& build) {
+    const NodeId q = build.input(ir::Input::q), kv = build.input(ir::Input::kv);
+    const NodeId apart = build(Op::sub, q, kv);
+    const auto number = [&](std::int64_t low, std::int64_t high) {
+      return build.integer(random_int(random_, low, high));
+    };
+    const auto document = [&](NodeId of) { return build.load({"doc", DType::i32, 1}, {of}); };
+    switch (random_int(random_, 0, 9)) {
+      case 0: return build(Op::ge, q, kv);
+      case 1: return build(Op::lt, apart, number(1, 30));
+      case 2: return build(Op::eq, build(Op::mod, apart, number(2, 9)), number(0, 2));
+      case 3: return build(Op::ge, build(Op::mod, kv, number(3, 9)), number(0, 4));
+      case 4: {
+        const NodeId size = number(2, 12);
+        return build(Op::eq, build(Op::floor_div, q, size), build(Op::floor_div, kv, size));
+      }
+      case 5: return build(Op::eq, document(q), document(kv));
+      case 6: return build(Op::lt, kv, number(0, 12));
+      case 7: return build(Op::le, build(Op::abs, apart), number(0, 15));
+      case 8:
+        return build(Op::lt, apart, build(Op::max, number(0, 20), build(Op::mod, q, number(2, 9))));
+      default: return build(Op::eq, build.input(ir::Input::h), number(0, 1));
+    }
+  }
+
+  Random& random_;
+};
+
+TEST(Terms, OfRandomMasksAreDisjointAndComplete) {
+  constexpr std::int64_t length = 40;
+  Tensor documents(DType::i32, {length});
+  for (std::int64_t i = 0; i < length; ++i)
+    documents.data<std::int32_t>()[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i / 9);
+  const ConstView view = documents;
+  struct {
+    std::vector<std::int64_t> h, q, kv;
+  } points;
+  for (std::int64_t i = 0; i < 2 * length * length; ++i) {
+    points.h.push_back(i / (length * length));
+    points.q.push_back(i / length % length);
+    points.kv.push_back(i % length);
+  }
+  const auto at_all = [&](const ir::Graph& graph) {
+    ir::Interpreter<double> run(graph, std::vector<ConstView>(graph.slots().size(), view));
+    const auto count = static_cast<std::int64_t>(points.q.size());
+    run(ir::Points<double>{.h = points.h, .q = points.q, .kv = points.kv}, count);
+    const auto values = run.booleans(0);
+    // A value that is the same everywhere is there once.
+    return std::vector<std::uint8_t>(values.begin(), values.end());
+  };
+  int split = 0;
+  for (int round = 0; round < test::fuzz_count(5000); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    Random random = test::rng(seed);
+    ir::Builder build;
+    const NodeId made = RandomMask(random).make(build, static_cast<int>(random_int(random, 1, 5)));
+    const ir::Graph mask = simplify(build.finish({made}));
+    const std::vector<ir::Graph> found = terms(mask);
+    split += found.size() > 1 ? 1 : 0;
+    ASSERT_LE(found.size(), most_terms);
+    ASSERT_GE(found.size(), 1u);
+    std::vector<int> times(points.q.size());
+    for (const ir::Graph& term : found) {
+      const auto seen = at_all(term);
+      for (std::size_t i = 0; i < seen.size(); ++i) times[i] += seen[i];
+    }
+    const auto whole = at_all(mask);
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      ASSERT_EQ(times[i], whole[i]) << to_text(mask) << " at h " << points.h[i] << ", q "
+                                    << points.q[i] << ", kv " << points.kv[i];
+    }
+  }
+  EXPECT_GE(split, test::fuzz_at_least(1000));
+}
+
+}  // namespace
+}  // namespace treadle::passes
