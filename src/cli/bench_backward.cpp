@@ -9,6 +9,7 @@
 #include "base/copy.h"
 #include "base/error.h"
 #include "cli/bench_case.h"
+#include "cli/bench_mods.h"
 #include "cli/peak.h"
 #include "cli/random_tensor.h"
 #include "cli/traced_mask.h"
@@ -24,8 +25,9 @@ struct Case {
   std::int64_t heads = 8, length = 2048, dim = 64;
   DType dtype = DType::f32;
   MaskMod mask = {};
-  // A score mod with a capture "c" whose gradient is taken; the ratio is to the same without it.
-  std::function<ScoreMod(const Case&)> learned = {};
+  // A score mod with a capture "c" whose gradient is taken; the ratio is to the same without it, or
+  // to another such mod.
+  std::function<ScoreMod(const Case&)> learned = {}, compared_with = {};
 };
 
 Tensor input(const Case& c, std::uint64_t seed) {
@@ -80,6 +82,10 @@ Measured measure_backward(const Case& c, Executor& executor) {
   const Tensor q = input(c, 1), k = input(c, 2), v = input(c, 3), dout = input(c, 4);
   const Inputs inputs{q, k, v};
   Options options{.mask = c.mask};
+  if (c.compared_with) {
+    options.score_mod = c.compared_with(c);
+    options.gradients = {"c"};
+  }
   const Attention plain = compile(options);
   if (c.learned) {
     options.score_mod = c.learned(c);
@@ -93,11 +99,12 @@ Measured measure_backward(const Case& c, Executor& executor) {
   const Forward forward = attention.forward(inputs, call);
   Tensor dq(c.dtype, q.shape()), dk(c.dtype, k.shape()), dv(c.dtype, v.shape()), dcapture;
   BackwardViews results{dq, dk, dv, {}};
-  const BackwardViews plain_results = results;
+  BackwardViews plain_results = results;
+  const auto gradient_of = [&](const Attention& of, const Forward& saved) {
+    return of.backward(inputs, {saved.out, saved.lse}, dout, std::nullopt, call).of("c").clone();
+  };
   if (c.learned) {
-    dcapture = attention.backward(inputs, {forward.out, forward.lse}, dout, std::nullopt, call)
-                   .of("c")
-                   .clone();
+    dcapture = gradient_of(attention, forward);
     results.captures.push_back({"c", dcapture});
   }
   const auto work = [&] {
@@ -120,11 +127,17 @@ Measured measure_backward(const Case& c, Executor& executor) {
   measured.share = share.share;
   if (c.learned) {
     const Forward other = plain.forward(inputs, call);
+    Tensor other_gradient;
+    if (c.compared_with) {
+      other_gradient = gradient_of(plain, other);
+      plain_results.captures.push_back({"c", other_gradient});
+    }
     const auto base = [&] {
       plain.backward_into(plain_results, inputs, {other.out, other.lse}, dout, std::nullopt, call);
     };
     measured.ratio = measure_ratio(base, work);
-    measured.note = "ratio: of the same without the capture";
+    measured.note = c.compared_with ? "ratio: of the same without clamps"
+                                    : "ratio: of the same without the capture";
   }
   return measured;
 }
@@ -140,6 +153,11 @@ ScoreMod learned_bias(const Case& c) {
   return [values = Capture("c", values)](Score s, Index, Index h, Index q, Index kv) {
     return s + values(h, q, kv);
   };
+}
+
+std::function<ScoreMod(const Case&)> learned_reading(ScoreMod (*mod)(std::int64_t, Bound),
+                                                     Bound bound) {
+  return [=](const Case& c) { return mod(c.length, bound); };
 }
 
 }  // namespace
@@ -158,6 +176,14 @@ std::vector<BenchCase> backward_cases() {
         Case{.name = "window-1024", .length = 4096, .mask = causal & mods::window(1024)},
         Case{.name = "relative", .mask = causal, .learned = learned_relative},
         Case{.name = "bias", .learned = learned_bias},
+        Case{.name = "ids", .learned = learned_reading(relative_ids, Bound::by_type)},
+        Case{.name = "ids-clamped",
+             .learned = learned_reading(relative_ids, Bound::by_contents),
+             .compared_with = learned_reading(relative_ids, Bound::by_type)},
+        Case{.name = "document-bias", .learned = learned_reading(document_bias, Bound::by_type)},
+        Case{.name = "document-bias-clamped",
+             .learned = learned_reading(document_bias, Bound::by_contents),
+             .compared_with = learned_reading(document_bias, Bound::by_type)},
         Case{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal}}) {
     made.push_back(
         {"backward-" + c.name, "backward", [c](Executor& e) { return measure_backward(c, e); }});

@@ -10,6 +10,7 @@
 #include "base/copy.h"
 #include "base/error.h"
 #include "cli/bench_case.h"
+#include "cli/bench_mods.h"
 #include "cli/peak.h"
 #include "cli/random_tensor.h"
 #include "cli/row_check.h"
@@ -176,6 +177,14 @@ Options bias(const Shape& shape) {
   return options;
 }
 
+std::function<Options(const Shape&)> reading(ScoreMod (*mod)(std::int64_t, Bound), Bound bound) {
+  return [=](const Shape& shape) {
+    Options options;
+    options.score_mod = mod(shape.length, bound);
+    return options;
+  };
+}
+
 Options strided(const Shape&) {
   Options options;
   options.mask = mods::causal() & mods::dilated(128);
@@ -211,6 +220,14 @@ std::vector<Forwarded> cases() {
   add("softcap", {}, soft_cap, plain, "ratio: of plain full");
   add("relative", {}, relative, plain, "ratio: of plain full");
   add("bias", {}, bias, plain, "ratio: of plain full");
+  const auto add_reading = [&](const std::string& name, ScoreMod (*mod)(std::int64_t, Bound)) {
+    const auto proven = reading(mod, Bound::by_type);
+    add(name, {}, proven, plain, "ratio: of plain full");
+    add(name + "-clamped", {}, reading(mod, Bound::by_contents), proven,
+        "ratio: of the same without clamps");
+  };
+  add_reading("ids", relative_ids);
+  add_reading("document-bias", document_bias);
   add("interleaved", {.interleaved = true}, plain, {}, "heads next to one another in memory");
   add("gqa", {.heads = 32, .key_heads = 8, .length = 1024, .dim = 128}, causal);
   add("strided-4k", {.length = 4096}, strided, {}, "(q - kv) % 128 == 0");
