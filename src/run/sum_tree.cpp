@@ -32,19 +32,6 @@ void SumTree<F>::clear() {
 }
 
 template <class F>
-template <class Each>
-void SumTree<F>::for_stretches(const std::uint8_t* touched, std::int64_t begin, std::int64_t end,
-                               const Each& each) {
-  while (begin < end) {
-    const std::uint8_t* next =
-        std::find(touched + begin, touched + end, static_cast<std::uint8_t>(1 - touched[begin]));
-    const std::int64_t stop = next - touched;
-    each(begin, stop, touched[begin] != 0);
-    begin = stop;
-  }
-}
-
-template <class F>
 void SumTree<F>::touch_new(std::int64_t begin, std::int64_t end) {
   Node& node = nodes_[0];
   for_stretches(node.touched, begin, end, [&](std::int64_t first, std::int64_t past, bool known) {
@@ -110,11 +97,16 @@ void SumTree<F>::close_leaf() {
 }
 
 template <class F>
-F* SumTree<F>::finish() {
+typename SumTree<F>::Node& SumTree<F>::join_all() {
   // Nodes of lower levels hold later leaves.
   for (std::size_t level = 0; level < static_cast<std::size_t>(levels_); ++level)
     join(nodes_[level + 1], nodes_[level]);
-  const Node& root = nodes_[static_cast<std::size_t>(levels_)];
+  return nodes_[static_cast<std::size_t>(levels_)];
+}
+
+template <class F>
+F* SumTree<F>::finish() {
+  const Node& root = join_all();
   for_stretches(root.touched, 0, rows_, [&](std::int64_t begin, std::int64_t end, bool known) {
     if (!known) std::fill(root.sums + begin * length_, root.sums + end * length_, F{0});
   });

@@ -16,6 +16,7 @@
 // would take 13 times as much for a million of them.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -43,6 +44,15 @@ class SumTree {
   void close_leaf();
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.
   F* finish();
+  // The same, without looking at rows that nothing touched: each(begin, end, sums of row begin).
+  template <class Each>
+  void finish_touched(const Each& each) {
+    const Node& root = join_all();
+    for_stretches(root.touched, root.begin, root.end,
+                  [&](std::int64_t begin, std::int64_t end, bool touched) {
+                    if (touched) each(begin, end, root.sums + begin * length_);
+                  });
+  }
 
  private:
   void touch_new(std::int64_t begin, std::int64_t end);
@@ -55,13 +65,22 @@ class SumTree {
     std::uint8_t* touched = nullptr;  // [rows]
     std::int64_t begin = 0, end = 0;  // no row outside is touched
   };
+  Node& join_all();
   // into += from, which is empty then.
   void join(Node& into, Node& from);
   void join_rows(Node& into, Node& from, std::int64_t begin, std::int64_t end);
-  // For each stretch of equally touched rows of begin .. end: f(begin, end, touched).
+  // For each stretch of equally touched rows of begin .. end: each(begin, end, touched).
   template <class Each>
   static void for_stretches(const std::uint8_t* touched, std::int64_t begin, std::int64_t end,
-                            const Each& each);
+                            const Each& each) {
+    while (begin < end) {
+      const std::uint8_t* next =
+          std::find(touched + begin, touched + end, static_cast<std::uint8_t>(1 - touched[begin]));
+      const std::int64_t stop = next - touched;
+      each(begin, stop, touched[begin] != 0);
+      begin = stop;
+    }
+  }
 
   std::array<Node, most_levels + 1> nodes_;  // by level: what is complete and not yet joined
   std::int64_t rows_ = 0, length_ = 0, closed_ = 0;

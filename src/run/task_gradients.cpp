@@ -180,15 +180,21 @@ bool TaskGradients<F>::deliver(std::int64_t task) {
   for (std::size_t i = 0; i < captured_.size(); ++i) {
     const std::int64_t count = captured_[i].count;
     F* result = static_cast<F*>(captured_[i].sum);
-    const F* own = sums_[i].is_tree ? sums_[i].tree.finish() : sums_[i].sum;
-    if (own != result) clean = clean && !has_nan(own, count);
+    Sum& sum = sums_[i];
     if (ordered_[i] != nullptr) {
-      const F* sum = ordered_[i]->deliver(0, task, own);
-      if (sum != nullptr && sum != result) std::copy_n(sum, count, result);
-    } else if (sums_[i].is_tree) {
-      // Other tasks may be adding to the elements where this one has nothing.
-      for (std::int64_t e = 0; e < count; ++e)
-        if (own[e] != F{0}) result[e] += own[e];
+      const F* own = sum.is_tree ? sum.tree.finish() : sum.sum;
+      clean = clean && !has_nan(own, count);
+      const F* total = ordered_[i]->deliver(0, task, own);
+      if (total != nullptr && total != result) std::copy_n(total, count, result);
+    } else if (sum.is_tree) {
+      sum.tree.finish_touched([&](std::int64_t begin, std::int64_t end, const F* own) {
+        const std::int64_t elements = std::min(end * page, count) - begin * page;
+        clean = clean && !has_nan(own, elements);
+        // Other tasks may be adding to the elements where this one has nothing.
+        F* to = result + begin * page;
+        for (std::int64_t e = 0; e < elements; ++e)
+          if (own[e] != F{0}) to[e] += own[e];
+      });
     }
   }
   return clean;
