@@ -18,6 +18,7 @@ namespace {
 Attention compiled(const FunctionOptions& given) {
   const std::vector<Capture> captures = unbound(given.captures);
   Options options{.scale = given.scale};
+  if (given.most_nodes) options.most_nodes = *given.most_nodes;
   std::vector<std::string> read;  // one that is declared may be in no text
   for (const std::string& text : {given.score_mod, given.mask}) {
     if (text.empty()) continue;

@@ -18,6 +18,7 @@ struct FunctionOptions {
   std::vector<Declared> captures;
   std::vector<std::string> gradients;
   std::optional<double> scale;
+  std::optional<std::int64_t> most_nodes;  // Options's own if not given
 };
 
 class Function {

@@ -79,13 +79,13 @@ void bind_function(nb::module_& m) {
           "__init__",
           [](Function* self, const std::string& score_mod, const std::string& mask,
              const nb::list& captures, const std::vector<std::string>& gradients,
-             std::optional<double> scale) {
-            const FunctionOptions options{score_mod, mask, declared_from(captures), gradients,
-                                          scale};
+             std::optional<double> scale, std::optional<std::int64_t> most_nodes) {
+            const FunctionOptions options{score_mod, mask,  declared_from(captures),
+                                          gradients, scale, most_nodes};
             new (self) Function(options);
           },
           nb::arg("score_mod"), nb::arg("mask"), nb::arg("captures"), nb::arg("gradients"),
-          nb::arg("scale").none())
+          nb::arg("scale").none(), nb::arg("most_nodes") = nb::none())
       .def("layout",
            [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
               const nb::list& captures, int threads) {

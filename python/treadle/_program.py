@@ -78,11 +78,14 @@ def with_indices(program: Program, run: Callable):
     return result
 
 
-def function_for(program: Program, gradients: tuple, scale: Optional[float]) -> _core.Function:
+def function_for(
+    program: Program, gradients: tuple, scale: Optional[float], most_nodes: Optional[int] = None
+) -> _core.Function:
     """The compiled function of a program whose captures with these numbers get gradients."""
-    return _function(program.score_mod, program.mask, *program._types(), gradients, scale)
+    return _function(program.score_mod, program.mask, *program._types(), gradients, scale, most_nodes)
 
 
 @functools.lru_cache(1024)
-def _function(score_mod, mask, captures, scalars, gradients, scale) -> _core.Function:
-    return _core.Function(score_mod, mask, _declared(captures, scalars), [f"c{i}" for i in gradients], scale)
+def _function(score_mod, mask, captures, scalars, gradients, scale, most_nodes) -> _core.Function:
+    declared = _declared(captures, scalars)
+    return _core.Function(score_mod, mask, declared, [f"c{i}" for i in gradients], scale, most_nodes)

@@ -34,6 +34,9 @@ def _compute(*arrays) -> type:
 class Attention:
     """A score mod and a mask, for many calls. Mods are traced in each call, so they see what they read as it is then.
 
+    `most_nodes` is how many operations each mod, and the derivative, may have: 32768 if not given. A larger one is a
+    ValueError.
+
     >>> import numpy as np, treadle
     >>> causal = treadle.Attention(mask_mod=lambda b, h, q, kv: q >= kv)
     >>> q = k = v = np.ones((1, 1, 4, 8), np.float32)
@@ -48,11 +51,14 @@ class Attention:
         mask_mod: Optional[Callable] = None,
         scale: Optional[float] = None,
         threads: int = 0,
+        *,
+        most_nodes: Optional[int] = None,
     ):
         self.score_mod = score_mod
         self.mask_mod = mask_mod
         self.scale = scale
         self.threads = threads
+        self.most_nodes = most_nodes
         self._layouts = Layouts()
 
     def _call(self, q, k, v, keys: Optional[KeyLists], numbers: Callable, run: Callable):
@@ -63,7 +69,7 @@ class Attention:
         inputs = as_array(q), as_array(k), as_array(v)
 
         def attempt(program: Program):
-            function = function_for(program, gradients, self.scale)
+            function = function_for(program, gradients, self.scale, self.most_nodes)
             if keys is None:
                 layout = self._layouts.get(program, function, inputs, arrays, self.threads)
             else:
@@ -127,7 +133,9 @@ def _checked(*arrays):
     return arrays
 
 
-def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: int = 0) -> np.ndarray:
+def attention(
+    q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: int = 0, most_nodes: Optional[int] = None
+) -> np.ndarray:
     """softmax(score_mod(scale * q @ k.T), where mask_mod shows) @ v.
 
     >>> import numpy as np, treadle
@@ -138,7 +146,7 @@ def attention(q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: in
            [1., 2.],
            [2., 3.]], dtype=float32)
     """
-    return Attention(score_mod, mask_mod, scale, threads).forward(q, k, v).out
+    return Attention(score_mod, mask_mod, scale, threads, most_nodes=most_nodes).forward(q, k, v).out
 
 
 def explain(score_mod=None, mask_mod=None, sizes: tuple = (1, 1, 1024, 1024)) -> str:

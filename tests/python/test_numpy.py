@@ -403,3 +403,37 @@ def test_a_mask_that_reads_an_array_sees_it_as_it_is():
     fresh = treadle.Attention(mask_mod=lambda b, h, q, kv: read[q] == read[kv])
     second = inside.forward(x, x, x).out
     assert np.array_equal(second, fresh.forward(x, x, x).out) and not np.array_equal(second, first)
+
+
+def test_a_limit_on_the_size_of_mods():
+    q, k, v = arrays()
+
+    def long(s, b, h, q, kv):
+        for i in range(20):
+            s = s * 0.5 + i
+        return s
+
+    message = r"the score mod has \d+ nodes; Options::most_nodes allows 20"
+    small = treadle.Attention(long, causal, most_nodes=20)
+    with pytest.raises(ValueError, match=message):
+        small.forward(q, k, v)
+    with pytest.raises(ValueError, match=message):
+        treadle.attention(q, k, v, long, causal, most_nodes=20)
+    # The same mods compiled under another limit are not taken instead, in either order.
+    out = treadle.attention(q, k, v, long, causal)
+    with pytest.raises(ValueError, match=message):
+        small.forward(q, k, v)
+    assert (treadle.Attention(long, causal, most_nodes=1000).forward(q, k, v).out == out).all()
+
+
+def test_the_limit_may_be_raised():
+    q, k, v = arrays(B=1, H=1, Q=3)
+
+    def longer(s, b, h, q, kv):
+        for _ in range(33000):
+            s = kv - s
+        return s
+
+    with pytest.raises(ValueError, match="most_nodes allows 32768"):
+        treadle.attention(q, k, v, longer)
+    assert treadle.attention(q, k, v, longer, most_nodes=1 << 20).shape == v.shape
