@@ -85,7 +85,7 @@ void bind_function(nb::module_& m) {
             new (self) Function(options);
           },
           nb::arg("score_mod"), nb::arg("mask"), nb::arg("captures"), nb::arg("gradients"),
-          nb::arg("scale").none(), nb::arg("most_nodes").none())
+          nb::arg("scale").none(), nb::arg("most_nodes") = nb::none())
       .def("layout",
            [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
               const nb::list& captures, int threads) {

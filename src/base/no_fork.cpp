@@ -4,6 +4,7 @@
 #include "base/no_fork.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -66,7 +67,8 @@ void after_fork_in_child() {
   ++all.forks;
 }
 
-// Runs before the destructors of statics that were made before this was registered.
+// exit() runs this before the destructors of statics that were made before it was registered, and
+// the main thread's exit() before all of them.
 void before_end() {
   if (gate().ending.exchange(true)) return;
   close_and_wait();
@@ -94,6 +96,19 @@ void enter() {
   }
   ++all.inside;
 }
+
+// exit() destroys what is local to its thread before it runs any handler or destroys any static, so
+// there it can wait for work that has just made a static. Only for the main thread does this mean
+// that the process ends: pthread_exit() destroys nothing there. A thread cannot be watched by
+// another, so it is done when this library is loaded.
+struct AtExitOfThread {
+  ~AtExitOfThread() { before_end(); }
+};
+[[maybe_unused]] const bool main_thread_is_watched = [] {
+  if (gettid() != getpid()) return false;
+  [[maybe_unused]] thread_local const AtExitOfThread watch;
+  return true;
+}();
 
 }  // namespace
 

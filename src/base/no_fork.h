@@ -33,7 +33,8 @@ class NoFork {
   static void abandon();
 };
 
-// exit() waits for NoForks before it destroys any static that was made before this call.
+// exit() waits for NoForks before it destroys any static that was made before this call. That of
+// the main thread, if this library was loaded by it, waits before it destroys any static at all.
 void wait_at_exit();
 
 // How many forks lie between this process and the one that first asked. Work begun under another

@@ -105,8 +105,9 @@ void set_handlers() {
 }
 
 // LLVM makes statics when it first needs them, and what was made last is destroyed first. The first
-// compiles make nearly all of them. So an exit() during the very first compile of a process finds
-// statics that are destroyed before it waits, and may still end in a fault.
+// compiles make nearly all of them. The main thread's exit() waits before all that; another thread's
+// finds, during the very first compile of a process, statics that are destroyed before it waits, and
+// may still end in a fault.
 void expect_exit() {
   static std::atomic<std::uint64_t> jobs = 0;
   const std::uint64_t job = ++jobs;
