@@ -43,7 +43,7 @@ int tiles_per_group(const TilePlan& plan, bool copies_keys) {
   return static_cast<int>(std::min<std::int64_t>(copies_keys ? 8 : 4, room));
 }
 
-int tiles_per_sum(const TilePlan& plan) { return 4 * most_vectors / plan.vectors; }
+int tiles_per_backward_group(const TilePlan& plan) { return 4 * most_vectors / plan.vectors; }
 
 int vectors_for(const Target& target, DType compute, std::int64_t height) {
   const std::int64_t lanes = target.lanes(compute);

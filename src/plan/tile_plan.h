@@ -60,12 +60,11 @@ std::vector<int> kernel_vectors(const layout::Tiles& tiles, int lanes);
 
 // How many tiles share a block of keys while it is in the cache, or its copy.
 int tiles_per_group(const TilePlan& plan, bool copies_keys);
-// Tiles of a backward call whose sums over queries are formed at once.
-int tiles_per_sum(const TilePlan& plan);
-// Tiles that share a block of keys there; also those, with all heads of a key head, whose
-// contributions to dK, dV and gradients of captures are summed on their own before they join the
-// others (run/sum_tree.h).
-inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_sum(plan); }
+// The same for the backward, whose sums over queries go through a group's tiles at once.
+int tiles_per_backward_group(const TilePlan& plan);
+// Tiles of queries whose contributions to dK, dV and gradients of captures, with all heads of a key
+// head, are summed on their own before they join the others (run/sum_tree.h).
+inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_backward_group(plan); }
 
 // Tiles share blocks of keys as long as at most this many times the keys pass that each of them
 // has to look at.

@@ -19,7 +19,7 @@ template <class F>
 struct BackwardRoom {
   std::span<typename BackwardTile<F>::Room> tiles;
   BackwardTile<F>* group = nullptr;                // [tiles]
-  F *probabilities = nullptr, *dscores = nullptr;  // [half][block_rows][width]: P, dS
+  F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
   QuerySum<F> dk, dv;
   Queries delivered;     // of a tile whose dQ is complete
@@ -31,7 +31,7 @@ struct BackwardRoom {
   // For tasks of at most so many keys, against so many leaves of queries.
   void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t keys, std::int64_t leaves,
              const plan::ModScratch& mods) {
-    const std::int64_t count = plan::tiles_per_leaf(plan), half = plan::tiles_per_sum(plan);
+    const std::int64_t count = plan::tiles_per_backward_group(plan);
     const std::int64_t width = plan.width();
     const std::int64_t dim = padded(plan, plan.dim), value_dim = padded(plan, plan.value_dim);
     const std::int64_t rows = block_rows(plan);
@@ -42,8 +42,8 @@ struct BackwardRoom {
     }
     if (rooms != nullptr) tiles = {rooms, static_cast<std::size_t>(count)};
     group = carver.take<BackwardTile<F>>(count);
-    probabilities = carver.take<F>(half * rows * width);
-    dscores = carver.take<F>(half * rows * width);
+    probabilities = carver.take<F>(count * rows * width);
+    dscores = carver.take<F>(count * rows * width);
     staged = carver.take<std::byte>(mods.staged * plan.key_block * width);
     frame = carver.take<std::byte>(mods.frame);
     q_rows = carver.take<F>(count * width * dim);

@@ -4,9 +4,8 @@
 //     for group of its tiles that look at the chunk:
 //       load Q, dO, lse2 and delta of its tiles
 //       for block of the chunk's keys:
-//         for half of the group's tiles:
-//           for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
-//           dV += P^T dO, dK += dS^T Q                 over all of these tiles at once
+//         for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
+//         dV += P^T dO, dK += dS^T Q                   over all tiles of the group at once
 //       deliver the tiles' dQ
 //   join the leaves' dK and dV, scale and write them
 //
@@ -48,8 +47,7 @@ class BackwardWorker {
   bool run_leaf(std::int64_t first, std::int64_t end);
   void run_group(std::int64_t first, std::int64_t end, bool last_of_leaf);
   void run_block(bool last_of_leaf);
-  void run_half(std::size_t first, std::size_t count);
-  layout::Range run_tile(std::size_t number, std::size_t in_half, std::int64_t rows);
+  layout::Range run_tile(std::size_t number, std::int64_t rows);
   void deliver_dq(const BackwardTile<F>& tile, const F* part);
   void store(const CopyKernel& copy, const View& to, F* from, std::int64_t length, F scale);
   void watch(const F* values, std::int64_t count) {
@@ -117,11 +115,10 @@ bool BackwardWorker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
 // A tile's P and dS for the current block; places it does not look at are zero. Returns a range
 // around those that it does look at.
 template <class F>
-layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::size_t in_half,
-                                          std::int64_t rows) {
+layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::int64_t rows) {
   BackwardTile<F>& tile = tiles_[number];
   layout::Range looked_at;
-  const std::int64_t first = static_cast<std::int64_t>(in_half) * block_rows(plan()) * width();
+  const std::int64_t first = static_cast<std::int64_t>(number) * block_rows(plan()) * width();
   F* probabilities = room_.probabilities + first;
   F* dscores = room_.dscores + first;
   std::int64_t done = 0;
@@ -167,47 +164,35 @@ layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::size_t in_hal
   return looked_at;
 }
 
-// Some tiles of the group against the current block, and what that adds to dK and dV.
+// All tiles of the group against the current block, and what that adds to dK and dV.
 template <class F>
-void BackwardWorker<F>::run_half(std::size_t first, std::size_t count) {
+void BackwardWorker<F>::run_block(bool last_of_leaf) {
   const BackwardKernels& kernels = shared_.kernels;
-  const std::int64_t block_end = blocks_.now().segments.back().end;
-  if (std::ranges::none_of(tiles_.subspan(first, count), [&](const BackwardTile<F>& tile) {
-        return tile.next_run < tile.runs.size() && tile.runs[tile.next_run].begin() < block_end;
-      }))
-    return;
   const auto whole = [&](const plan::ReduceSpec& spec) {
     const std::int64_t step = spec.rows_at_once();
     return (blocks_.now().count + step - 1) / step * step;
   };
   const std::int64_t rows = std::max(whole(kernels.dk_spec), whole(kernels.dv_spec));
+  gradients_.start_block();
   layout::Range places;
-  for (std::size_t i = 0; i < count; ++i) {
-    const layout::Range more = run_tile(first + i, i, rows);
+  for (std::size_t i = 0; i < tiles_.size(); ++i) {
+    const layout::Range more = run_tile(i, rows);
     if (more.empty()) continue;
     places = places.empty() ? more
                             : layout::Range(std::min(places.begin, more.begin),
                                             std::max(places.end, more.end));
   }
-  const auto tiles = static_cast<std::int64_t>(count);
-  const auto row = static_cast<std::int64_t>(first) * width();
-  room_.dv.add(
-      exact_dout_ ? kernels.exact_sum_dv : kernels.sum_dv, kernels.dv_spec,
-      {room_.probabilities, room_.dout_rows + row * value_dim_, tiles, places.begin, places.end});
-  room_.dk.add(exact_queries_ ? kernels.exact_sum_dk : kernels.sum_dk, kernels.dk_spec,
-               {room_.dscores, room_.q_rows + row * dim_, tiles, places.begin, places.end});
-}
-
-template <class F>
-void BackwardWorker<F>::run_block(bool last_of_leaf) {
-  const auto half = static_cast<std::size_t>(plan::tiles_per_sum(plan()));
-  gradients_.start_block();
-  room_.dk.start_block(blocks_.now().segments);
-  room_.dv.start_block(blocks_.now().segments);
-  for (std::size_t first = 0; first < tiles_.size(); first += half)
-    run_half(first, std::min(half, tiles_.size() - first));
-  room_.dk.end_block(last_of_leaf);
-  room_.dv.end_block(last_of_leaf);
+  const auto tiles = static_cast<std::int64_t>(tiles_.size());
+  const auto add = [&](QuerySum<F>& sum, const LazyKernel<plan::ReduceArgs>& kernel,
+                       const plan::ReduceSpec& spec, const F* a, const F* b) {
+    sum.start_block(blocks_.now().segments);
+    sum.add(kernel, spec, {a, b, tiles, places.begin, places.end});
+    sum.end_block(last_of_leaf);
+  };
+  add(room_.dv, exact_dout_ ? kernels.exact_sum_dv : kernels.sum_dv, kernels.dv_spec,
+      room_.probabilities, room_.dout_rows);
+  add(room_.dk, exact_queries_ ? kernels.exact_sum_dk : kernels.sum_dk, kernels.dk_spec,
+      room_.dscores, room_.q_rows);
   gradients_.add_block(blocks_.now().count);
 }
 
@@ -275,7 +260,7 @@ void BackwardWorker<F>::store(const CopyKernel& copy, const View& to, F* from, s
 // False if all will be computed again.
 template <class F>
 bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
-  const std::int64_t group = plan::tiles_per_leaf(plan());
+  const std::int64_t group = plan::tiles_per_backward_group(plan());
   for (; first < end; first += group) {
     if (shared_.nan && !shared_.exact) return false;
     run_group(first, std::min(end, first + group), first + group >= end);
@@ -288,7 +273,7 @@ bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
 
 template <class F>
 void BackwardWorker<F>::run() {
-  const std::int64_t group = plan::tiles_per_leaf(plan());
+  const std::int64_t group = plan::tiles_per_backward_group(plan());
   room_.dk.clear(task_.keys.begin);
   room_.dv.clear(task_.keys.begin);
   // What pads a row is read and has to be a number.
@@ -342,7 +327,7 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   // Every run has a key; those of a tile do not overlap.
   const std::int64_t runs = std::min(shared.problem.layout.most_runs(), keys);
   return {.bytes = static_cast<std::size_t>(bytes),
-          .wanted = static_cast<std::size_t>(plan::tiles_per_leaf(plan) * runs),
+          .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * runs),
           .block = static_cast<std::size_t>(plan.key_block)};
 }
 

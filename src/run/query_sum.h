@@ -1,7 +1,7 @@
 // QuerySum: dK or dV of the keys of a task, summed over queries block by block.
 //
 //   sum.start_block(block.segments);             // which keys are at which places
-//   sum.add(kernel, spec, part);                 // dV += P^T dO: for some tiles at a time
+//   sum.add(kernel, spec, part);                 // dV += P^T dO, over the tiles of a group
 //   sum.end_block(last);                         // whether the leaf has no more to add to these keys
 //   sum.close_leaf();
 //   float* rows = sum.finish();                  // [keys][length], length padded to whole vectors

@@ -31,7 +31,7 @@ class TaskGradients {
       : kernels_(kernels),
         captured_(problem.captured),
         ordered_(ordered),
-        tiles_(plan::tiles_per_leaf(kernels.plan)),
+        tiles_(plan::tiles_per_backward_group(kernels.plan)),
         one_batch_(problem.keys.batch() > 1 || problem.q.size(0) == 1) {}
 
   // Room for the contributions of a group's block, and for sums of the task's own.
@@ -73,7 +73,7 @@ class TaskGradients {
       : kernels_(kernels),
         captured_(captured),
         ordered_(ordered),
-        tiles_(plan::tiles_per_leaf(kernels.plan)) {}
+        tiles_(plan::tiles_per_backward_group(kernels.plan)) {}
 
   [[nodiscard]] std::int64_t contributions() const {
     return static_cast<std::int64_t>(kernels_.separable.size());
