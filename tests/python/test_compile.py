@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 import torch.nn.attention.flex_attention as torch_flex
+from treadle.sparse_transformer import SparseAttention, blocksparse_attention
 from treadle.torch import AuxRequest, BlockMask, _ops, create_block_mask, create_key_mask, flex_attention
 
 
@@ -256,3 +257,34 @@ def test_a_model_trains_on_packed_documents_with_one_graph():
         for a, b in zip(got, wanted):
             torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("mode", ["all", "local", "strided", "fixed"])
+def test_a_sparse_transformers_attention(mode, recompute):
+    """Configured before, or in the graph."""
+    how = dict(heads=2, attn_mode=mode, local_attn_ctx=16, blocksize=4, num_verts=2, vertsize=1, recompute=recompute)
+    leaves = [torch.randn(1, 64, 8, requires_grad=True) for _ in range(3)]
+    dout = torch.randn(1, 64, 8)
+    attend = SparseAttention(**how)
+    expected = attend(*leaves)
+    gradients = torch.autograd.grad(expected, leaves, dout)
+    for f in (lambda q, k, v: attend(q, k, v), lambda q, k, v: blocksparse_attention(q, k, v, **how)):
+        torch._dynamo.reset()
+        out = torch.compile(f, fullgraph=True, backend="aot_eager")(*leaves)
+        assert torch.equal(out, expected)
+        assert all(map(torch.equal, torch.autograd.grad(out, leaves, dout), gradients))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_a_compiled_sparse_transformer_keeps_what_it_should(recompute):
+    """The compiler could keep the first forward's results instead of running the second."""
+    torch._dynamo.reset()
+    attend = SparseAttention(heads=2, recompute=recompute)
+    leaves = [torch.randn(1, 64, 8, requires_grad=True) for _ in range(3)]
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        out = torch.compile(lambda *x: attend(*x), fullgraph=True, backend="aot_eager_decomp_partition")(*leaves)
+    out.sum().backward()
+    own = {x.data_ptr() for x in leaves}
+    assert ({x.data_ptr() for x in kept} == own) == recompute

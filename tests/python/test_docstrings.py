@@ -39,9 +39,11 @@ def test_every_file_says_what_it_does(folder):
 
 
 def test_public_names_are_documented():
+    import treadle.sparse_transformer
     import treadle.torch
 
-    for name in treadle.torch.__all__:
-        assert getattr(treadle.torch, name).__doc__, name
+    for module in (treadle.torch, treadle.sparse_transformer):
+        for name in module.__all__:
+            assert getattr(module, name).__doc__, name
     for name in ("attention", "Attention", "capture", "explain"):
         assert getattr(treadle, name).__doc__, name

@@ -74,9 +74,7 @@ def flex_attention(
     if return_lse and not _warned:
         _warned.append(True)
         warnings.warn("return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2)
-    if torch.is_autocast_enabled("cpu"):
-        dtype = torch.get_autocast_dtype("cpu")
-        query, key, value = [t if t.dtype == torch.float64 else t.to(dtype) for t in (query, key, value)]
+    query, key, value = autocast(query, key, value)
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
     mask_mod = mask.compiled_mask_mod() if mask is not None else None
@@ -108,7 +106,7 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_m
 
     def run(program: Program):
         call = Call(program, scale, layouts, want_max, torch.get_num_threads())
-        if needs_grad or _inside_functorch() or forward_ad._current_level >= 0:
+        if needs_grad or inside_functorch() or forward_ad._current_level >= 0:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
 
@@ -121,5 +119,13 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_m
 _no_mask = Layouts()  # stays empty
 
 
-def _inside_functorch() -> bool:
+def autocast(*tensors: Tensor) -> tuple:
+    """In the type that torch.autocast asks for, where it is on."""
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cpu")
+    return tuple([t if t.dtype == torch.float64 else t.to(dtype) for t in tensors])
+
+
+def inside_functorch() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
