@@ -13,8 +13,10 @@ import treadle
 from treadle import _core
 
 # A long call of a child process: seconds of work, a few milliseconds with what it has done before.
+# Interrupts are heard also where this process was started in the background, without them.
 LONG = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import numpy as np
 import treadle
 
