@@ -40,8 +40,10 @@ BlockLists lists_of(const BlockListOptions& options, const Looked& looked, const
 
 BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call& call) {
   const base::Workers workers = api::workers_of("block_layout", call);
-  if (!call.layout.empty()) {
-    return patterns::to_block_layout(looked.mask, call.layout.held()->layout, block_size, workers);
+  // Several passes know less than the mask does.
+  if (!call.layout.empty() && call.layout.held()->passes.size() == 1) {
+    return patterns::to_block_layout(looked.mask, call.layout.held()->passes.front().layout,
+                                     block_size, workers);
   }
   BlockLayout{.block_size = block_size, .heads = 1}.check();  // before tiles are made of it
   const layout::Tiles tiles({}, looked.extent.queries, block_size);
@@ -54,7 +56,7 @@ BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call&
 BlockLists Layout::block_lists(const BlockListOptions& options) const {
   if (empty()) base::fail("block_lists: the layout is empty; Attention::layout makes one");
   const std::optional<layout::Selection>& listed = held_->listed;
-  return layout::to_block_lists(held_->layout, listed ? &*listed : nullptr, options,
+  return layout::to_block_lists(held_->layouts(), listed ? &*listed : nullptr, options,
                                 api::workers_of("block_lists", {}));
 }
 

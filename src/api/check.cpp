@@ -116,7 +116,7 @@ void check_result(std::string_view call, std::string_view name, const View& view
 void check_layout(std::string_view call, const ir::Graph& mask, const backend::Sizes& sizes,
                   const Layout& layout) {
   if (layout.empty()) return;
-  const layout::Extent& made = layout.held()->layout.extent();
+  const layout::Extent& made = layout.held()->extent();
   const layout::Extent wanted{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
   if (made != wanted) {
     fail(

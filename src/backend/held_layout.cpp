@@ -1,16 +1,32 @@
 // Numbers about a layout, for its holder.
 #include "backend/held_layout.h"
 
+#include <fmt/format.h>
+
 namespace treadle {
 
 double Layout::density() const {
-  if (empty() || held_->layout.all_pairs() == 0) return 0;
-  return static_cast<double>(held_->layout.run_pairs()) /
-         static_cast<double>(held_->layout.all_pairs());
+  if (empty()) return 0;
+  const auto all = static_cast<double>(held_->passes.front().layout.all_pairs());
+  std::int64_t looked_at = 0;
+  for (const Held::Pass& pass : held_->passes) looked_at += pass.layout.run_pairs();
+  return all == 0 ? 0 : static_cast<double>(looked_at) / all;
 }
 
-std::int64_t Layout::bytes() const { return empty() ? 0 : held_->layout.bytes(); }
+std::int64_t Layout::bytes() const {
+  std::int64_t sum = 0;
+  if (!empty())
+    for (const Held::Pass& pass : held_->passes) sum += pass.layout.bytes();
+  return sum;
+}
 
-std::string Layout::describe() const { return empty() ? "no layout\n" : to_text(held_->layout); }
+std::string Layout::describe() const {
+  if (empty()) return "no layout\n";
+  if (held_->passes.size() == 1) return to_text(held_->passes.front().layout);
+  std::string text;
+  for (std::size_t i = 0; i < held_->passes.size(); ++i)
+    text += fmt::format("pass {}: {}", i, to_text(held_->passes[i].layout));
+  return text;
+}
 
 }  // namespace treadle

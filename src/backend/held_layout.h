@@ -1,8 +1,11 @@
 // What a treadle::Layout holds.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <vector>
 
+#include "backend/mask_term.h"
 #include "base/hash.h"
 #include "layout/layout.h"
 #include "layout/selection.h"
@@ -11,10 +14,21 @@
 namespace treadle {
 
 struct Layout::Held {
-  layout::Layout layout;
-  base::Hash mask;  // the graph it was made for
+  struct Pass {
+    layout::Layout layout;
+    std::shared_ptr<const backend::MaskTerm> term = nullptr;  // null: the whole mask
+  };
+  std::vector<Pass> passes;  // one per term of the mask, in their order; at least one
+  base::Hash mask;           // the graph it was made for
   // The keys that were listed, if some were: then the mask alone does not say what is visible.
   std::optional<layout::Selection> listed = {};
+
+  [[nodiscard]] const layout::Extent& extent() const { return passes.front().layout.extent(); }
+  [[nodiscard]] std::vector<const layout::Layout*> layouts() const {
+    std::vector<const layout::Layout*> all;
+    for (const Pass& pass : passes) all.push_back(&pass.layout);
+    return all;
+  }
 };
 
 }  // namespace treadle

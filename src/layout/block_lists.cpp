@@ -136,19 +136,24 @@ void check_whole_blocks(const Selection& listed, const BlockListOptions& options
 BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockListOptions& options,
                           const base::Workers& workers) {
   check_options(options);
-  return to_block_lists(
-      build(mask, extent, Tiles({}, extent.queries, options.query_block), workers), nullptr,
-      options, workers);
+  const Layout layout =
+      build(mask, extent, Tiles({}, extent.queries, options.query_block), workers);
+  return to_block_lists(std::vector{&layout}, nullptr, options, workers);
 }
 
-BlockLists to_block_lists(const Layout& layout, const Selection* listed,
+BlockLists to_block_lists(std::span<const Layout* const> passes, const Selection* listed,
                           const BlockListOptions& options, const base::Workers& workers) {
   check_options(options);
   if (listed != nullptr) check_whole_blocks(*listed, options);
   const BlockShape block{options.query_block, options.key_block};
   const Tails tails = options.tails_partial ? Tails::hidden : Tails::cut;
-  return lists_of(layout.extent(), options, workers, [&](std::int64_t b, std::int64_t h) {
-    return block_kinds(layout, b, h, block, tails);
+  return lists_of(passes.front()->extent(), options, workers, [&](std::int64_t b, std::int64_t h) {
+    std::vector<BlockKind> kinds = block_kinds(*passes.front(), b, h, block, tails);
+    for (const Layout* pass : passes.subspan(1)) {
+      std::ranges::transform(kinds, block_kinds(*pass, b, h, block, tails), kinds.begin(),
+                             [](BlockKind one, BlockKind other) { return std::max(one, other); });
+    }
+    return kinds;
   });
 }
 

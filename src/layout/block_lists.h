@@ -5,6 +5,8 @@
 //   lists.kv_indices      [batch, heads, query blocks, key blocks]
 #pragma once
 
+#include <span>
+
 #include "base/parallel.h"
 #include "layout/build.h"
 #include "layout/selection.h"
@@ -22,7 +24,8 @@ BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockLis
 // also where tiles do not tell more. `listed` is the selection that the layout was made from, or
 // null: throws treadle::Error where that lists less than whole blocks, since the mask would show
 // the rest.
-BlockLists to_block_lists(const Layout& layout, const Selection* listed,
+// With several passes, all are of one extent, and a block is full if it is in one of them.
+BlockLists to_block_lists(std::span<const Layout* const> passes, const Selection* listed,
                           const BlockListOptions& options, const base::Workers& workers);
 
 }  // namespace treadle::layout

@@ -67,10 +67,12 @@ Layout assembled(const Extent& extent, const Tiles& tiles, bool per_batch, bool 
 }  // namespace
 
 void check_mask(const Mask& mask) {
-  if (mask.graph.outputs().size() != 1 || mask.graph.output_type() != ir::Type::boolean) {
+  const auto outputs = mask.graph.outputs();
+  const bool bools = std::ranges::all_of(
+      outputs, [&](ir::NodeId id) { return mask.graph[id].type == ir::Type::boolean; });
+  if (outputs.empty() || outputs.size() > 2 || !bools) {
     base::fail("layout: the mask gives {}; a mask gives one bool",
-               mask.graph.outputs().size() == 1 ? ir::name_of(mask.graph.output_type())
-                                                : "several values");
+               outputs.size() == 1 ? ir::name_of(mask.graph.output_type()) : "several values");
   }
   if (mask.graph.uses(Input::score)) {
     base::fail(

@@ -16,7 +16,9 @@ namespace treadle::layout {
 
 // A mask and the memory of its captures, by slot.
 struct Mask {
-  ir::Graph graph;  // a bool that does not mention the score
+  // A bool that does not mention the score: whether a pair is visible. If there is a second one, a
+  // pair that poisons it fails.
+  ir::Graph graph;
   std::vector<ConstView> memory;
 };
 

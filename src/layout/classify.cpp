@@ -20,7 +20,10 @@ constexpr std::int64_t leaf_keys = 64;
 
 Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
                        const std::vector<ConstView>& memory, const base::Workers& workers)
-    : workers_(workers), bounds_(mask, tables), interpret_(mask, memory) {}
+    : workers_(workers),
+      outputs_(static_cast<int>(mask.outputs().size())),
+      bounds_(mask, tables),
+      interpret_(mask, memory) {}
 
 void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
                           std::int64_t last, std::int64_t begin, std::int64_t end,
@@ -147,7 +150,6 @@ void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t fi
   interpret_({.b = {&box_.b.low, 1}, .h = {&box_.h.low, 1}, .q = q_, .kv = kv_},
              static_cast<std::int64_t>(q_.size()));
   const auto seen = interpret_.booleans(0);
-  const auto poison = interpret_.poison(0);
   some_.assign(width, 0);
   all_.assign(width, 1);
   for (std::size_t r = 0; r < rows; ++r) {
@@ -158,10 +160,13 @@ void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t fi
     }
   }
   // A poisoned pair makes its column partial: whoever looks at the pair then reports it.
-  for (std::size_t i = 0; i < poison.size(); ++i) {
-    if (poison[i] == 0) continue;
-    some_[i % width] = 1;
-    all_[i % width] = 0;
+  for (int output = 0; output < outputs_; ++output) {
+    const auto poison = interpret_.poison(output);
+    for (std::size_t i = 0; i < poison.size(); ++i) {
+      if (poison[i] == 0) continue;
+      some_[i % width] = 1;
+      all_[i % width] = 0;
+    }
   }
 }
 

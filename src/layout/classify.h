@@ -41,6 +41,7 @@ class Classifier {
                 std::int64_t begin, std::int64_t end);
 
   const base::Workers& workers_;
+  int outputs_;
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;

@@ -32,14 +32,15 @@ std::optional<MaskFailure> failure_in(const Mask& mask, const Layout& layout, st
     queries.push_back(layout.tiles().query(tile, i));
   std::ranges::sort(queries);
   ir::Interpreter<double> run(mask.graph, mask.memory);
+  const int last = static_cast<int>(mask.graph.outputs().size()) - 1;
   for (const std::int64_t q : queries) {
     run({.b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys},
         static_cast<std::int64_t>(keys.size()));
-    const auto poison = run.poison(0);
+    const auto poison = run.poison(last);
     const auto found = std::ranges::find_if(poison, [](auto p) { return p != 0; });
     if (found == poison.end()) continue;
     const std::int64_t at = found - poison.begin();
-    return MaskFailure{b, h, q, keys[static_cast<std::size_t>(at)], run.poison_reason(0, at)};
+    return MaskFailure{b, h, q, keys[static_cast<std::size_t>(at)], run.poison_reason(last, at)};
   }
   return std::nullopt;
 }

@@ -112,7 +112,9 @@ Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents)
 Truth Bounds::truth(const Box& box) {
   evaluate(box);
   const Bound& result = output(0);
-  if (result.may_be_poison || result.may_be_true == result.may_be_false) return Truth::unsure;
+  for (std::size_t i = 0; i < graph_.outputs().size(); ++i)
+    if (output(static_cast<int>(i)).may_be_poison) return Truth::unsure;
+  if (result.may_be_true == result.may_be_false) return Truth::unsure;
   return result.may_be_true ? Truth::always : Truth::never;
 }
 

@@ -28,7 +28,7 @@ class Bounds {
  public:
   Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents = Contents::scanned);
 
-  // Of the first output, which must be a bool.
+  // Of the first output, which must be a bool; unsure also where another output may be poisoned.
   Truth truth(const Box& box);
 
   // Of any output or node, after evaluate(box).

@@ -16,9 +16,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/element.h"
 #include "base/hash.h"
 #include "ir/builder.h"
+#include "passes/scalars.h"
 #include "passes/simplify.h"
 
 namespace treadle::passes {
@@ -36,15 +36,21 @@ constexpr std::size_t most_conjunctions = 24, most_literals = 24;
 // By the expression, not by when it was made, so that the way a mask is written does not show.
 using Rank = std::pair<std::uint64_t, std::uint64_t>;
 
+// Per term its conjunctions, and of each the ranks of its literals.
+using Shape = std::vector<std::set<std::set<Rank>>>;
+
 class Splitter {
  public:
-  explicit Splitter(const ir::Graph& mask) : mask_(mask) {
+  Splitter(const ir::Graph& mask, std::span<const ConstView> memory)
+      : mask_(mask), memory_(memory) {
     const ir::PerNode<NodeId> own = make_.copy(mask);
     root_ = own[mask.output()];
   }
 
   // Nothing if the mask stays one term.
   std::optional<std::vector<ir::Graph>> split();
+  // What the terms are made of, with the values of scalars; after split().
+  [[nodiscard]] const Shape& shape() const { return shape_; }
 
  private:
   std::optional<Union> expand(NodeId id, bool negated);
@@ -61,6 +67,11 @@ class Splitter {
   bool depends(NodeId id);
 
   Rank rank(NodeId id);
+  // The same for every way to give its numbers, as scalars or as constants.
+  Rank rank_with_scalars(NodeId id) { return rank_of(bound(id)); }
+  ir::Graph bound(NodeId id);
+  static Rank rank_of(const ir::Graph& graph) { return {graph.hash().high, graph.hash().low}; }
+  void note_shape(const std::vector<Union>& groups);
   std::vector<NodeId> ordered(const Conjunction& conjunction);
   std::vector<Rank> ranks(const Conjunction& conjunction);
 
@@ -70,11 +81,13 @@ class Splitter {
   NodeId joined(Op op, std::span<const NodeId> parts);
 
   const ir::Graph& mask_;
+  std::span<const ConstView> memory_;
   ir::Builder make_;
   NodeId root_;
   std::map<NodeId, std::set<NodeId>> regularities_;
   std::map<NodeId, bool> depends_;
   std::map<NodeId, Rank> ranks_;
+  Shape shape_;
 };
 
 Op flipped(Op op) {  // not (a op b)
@@ -86,6 +99,17 @@ Op flipped(Op op) {  // not (a op b)
     case Op::eq: return Op::ne;
     default: return Op::eq;
   }
+}
+
+// The memory of a graph's slots, which are some of the mask's.
+std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
+                                 std::span<const ConstView> memory) {
+  std::vector<ConstView> own;
+  for (const ir::Slot& slot : graph.slots()) {
+    const auto found = std::ranges::find(mask.slots(), slot.name, &ir::Slot::name);
+    own.push_back(memory[static_cast<std::size_t>(found - mask.slots().begin())]);
+  }
+  return own;
 }
 
 bool compares(const ir::Node& node) { return ir::info(node.op).rule == ir::Rule::comparison; }
@@ -208,9 +232,7 @@ const std::set<NodeId>& Splitter::regularity(NodeId id) {
     const std::set<NodeId>& inside = regularity(operand);
     found.insert(inside.begin(), inside.end());
   }
-  const bool divides = node.op == Op::mod || node.op == Op::floor_div || node.op == Op::bit_and ||
-                       node.op == Op::shift_right;
-  if (divides && make_[node.operands[1]].op == Op::constant && depends(node.operands[0]))
+  if (divides(node.op) && make_[node.operands[1]].op == Op::constant && depends(node.operands[0]))
     found.insert(id);
   return regularities_[id] = std::move(found);
 }
@@ -227,8 +249,32 @@ std::set<NodeId> Splitter::regularity(const Conjunction& conjunction) {
 Rank Splitter::rank(NodeId id) {
   const auto known = ranks_.find(id);
   if (known != ranks_.end()) return known->second;
-  const base::Hash hash = make_.finish({id}).hash();
-  return ranks_[id] = {hash.high, hash.low};
+  return ranks_[id] = rank_of(make_.finish({id}));
+}
+
+ir::Graph Splitter::bound(NodeId id) {
+  const ir::Graph own = make_.finish({id});
+  return with_scalars(own, memory_of(own, mask_, memory_));
+}
+
+void Splitter::note_shape(const std::vector<Union>& groups) {
+  for (const Union& group : groups) {
+    auto& conjunctions = shape_.emplace_back();
+    for (const Conjunction& conjunction : group) {
+      std::set<Rank> literals;
+      bool possible = true;
+      for (const NodeId literal : conjunction) {
+        const ir::Graph with_values = bound(literal);
+        const ir::Node& node = with_values[with_values.output()];
+        if (node.op != Op::constant) {
+          literals.insert(rank_of(with_values));
+        } else if (!node.boolean()) {
+          possible = false;
+        }
+      }
+      if (possible) conjunctions.insert(std::move(literals));
+    }
+  }
 }
 
 std::vector<Rank> Splitter::ranks(const Conjunction& conjunction) {
@@ -261,7 +307,7 @@ std::vector<Union> Splitter::groups(const Union& all) {
     std::vector<Rank> nodes;
     for (const NodeId node : group.regularity) {
       congruence |= make_[node].op == Op::mod || make_[node].op == Op::bit_and;
-      nodes.push_back(rank(node));
+      nodes.push_back(rank_with_scalars(node));
     }
     std::ranges::sort(nodes);
     return std::tuple(!group.regularity.empty(), congruence, std::move(nodes));
@@ -335,6 +381,7 @@ std::optional<std::vector<ir::Graph>> Splitter::split() {
   if (!all) return {};
   const std::vector<Union> apart = groups(without_redundant(std::move(*all)));
   if (apart.size() < 2) return {};
+  note_shape(apart);
   std::vector<ir::Graph> result;
   NodeId nodes = 0;
   for (std::size_t i = 0; i < apart.size(); ++i) {
@@ -353,34 +400,26 @@ std::optional<std::vector<ir::Graph>> Splitter::split() {
 
 }  // namespace
 
-std::vector<ir::Graph> terms(const ir::Graph& mask) {
-  if (auto found = Splitter(mask).split()) return std::move(*found);
-  return {mask};
+std::vector<ir::Graph> terms(const ir::Graph& mask, std::span<const ConstView> memory) {
+  if (!may_have_terms(mask)) return {mask};
+  const ir::Graph known = with_scalars(mask, memory);
+  const std::vector<ConstView> known_memory = memory_of(known, mask, memory);
+  Splitter of_known(known, known_memory);
+  auto found = of_known.split();
+  if (!found) return {mask};
+  const ir::Graph divided = with_scalars(mask, memory, Scalars::divisors);
+  if (divided.hash() == known.hash()) return std::move(*found);
+  const std::vector<ConstView> divided_memory = memory_of(divided, mask, memory);
+  Splitter of_divided(divided, divided_memory);
+  auto open = of_divided.split();
+  const bool same = open && open->size() == found->size() && of_divided.shape() == of_known.shape();
+  return std::move(same ? *open : *found);
 }
 
-ir::Graph with_scalars(const ir::Graph& mask, std::span<const ConstView> memory) {
-  ir::Builder make;
-  ir::PerNode<NodeId> to(mask.size());
-  for (NodeId id = 0; id < mask.size(); ++id) {
-    const ir::Node& node = mask[id];
-    to[id] = make.copy(mask, id, to);
-    if (node.op != Op::load || mask.slot(node.slot).rank != 0) continue;
-    const ConstView& view = memory[static_cast<std::size_t>(node.slot)];
-    switch (node.type) {
-      case ir::Type::boolean:
-        to[id] = make.boolean(base::load_double(view.data(), view.dtype(), 0) != 0);
-        break;
-      case ir::Type::integer:
-        to[id] = make.integer(base::load_int(view.data(), view.dtype(), 0));
-        break;
-      case ir::Type::real:
-        to[id] = make.real(base::load_double(view.data(), view.dtype(), 0));
-        break;
-    }
-  }
-  std::vector<NodeId> outputs;
-  for (const NodeId output : mask.outputs()) outputs.push_back(to[output]);
-  return simplify(make.finish(outputs));
+bool may_have_terms(const ir::Graph& mask) {
+  for (ir::NodeId id = 0; id < mask.size(); ++id)
+    if (divides(mask[id].op)) return true;
+  return false;
 }
 
 }  // namespace treadle::passes

@@ -24,11 +24,12 @@ namespace treadle::passes {
 
 inline constexpr std::size_t most_terms = 4;
 
-// Of a simplified mask. One term, the mask itself, if nothing is gained.
-std::vector<ir::Graph> terms(const ir::Graph& mask);
+// Of a simplified mask. One term, the mask itself, if nothing is gained. `memory` is bound to its
+// slots: scalars (captures of rank 0) count as the numbers that they hold, and stay in the terms as
+// far as these are then the same terms, so that kernels need not be made anew for every number.
+std::vector<ir::Graph> terms(const ir::Graph& mask, std::span<const ConstView> memory);
 
-// The mask with the values of its scalars (captures of rank 0) as constants. `memory` is bound to
-// its slots. Scalars that hold no number of their type stay.
-ir::Graph with_scalars(const ir::Graph& mask, std::span<const ConstView> memory);
+// Whether any values of its scalars may give the mask several terms.
+bool may_have_terms(const ir::Graph& mask);
 
 }  // namespace treadle::passes

@@ -7,6 +7,7 @@
 #include "plan/backward_kernel.h"
 #include "plan/copy_kernel.h"
 #include "plan/forward_kernel.h"
+#include "plan/merge_kernel.h"
 #include "plan/peak_kernel.h"
 #include "plan/reduce_kernel.h"
 #include "plan/transpose_kernel.h"
@@ -14,7 +15,7 @@
 namespace treadle::plan {
 
 using KernelSpec = std::variant<ForwardKernelSpec, BackwardKernelSpec, ReduceSpec, CopySpec,
-                                TransposeSpec, PeakSpec>;
+                                TransposeSpec, MergeSpec, PeakSpec>;
 
 base::Key key(const KernelSpec& spec);
 const Target& target_of(const KernelSpec& spec);

@@ -1,7 +1,8 @@
-// A backward call: terms of every query first, then groups of tasks handed to threads.
+// A backward call: terms of every query first, then passes, their groups of tasks handed to threads.
 #include "run/backward.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/parallel.h"
 #include "run/backward_worker.h"
@@ -19,76 +20,90 @@ void clear(const CapturedSum& captured, const base::Workers& workers) {
   });
 }
 
+// How many sums of dQ a pass has: one per tile, or part of a tile that is too high for a kernel.
+std::int64_t places_of(const BackwardPass& pass) {
+  const layout::Layout& layout = pass.layout;
+  const std::int64_t width = pass.kernels.plan.width();
+  const std::int64_t parts = (layout.tiles().height() + width - 1) / width;
+  return layout.extent().batch * layout.extent().heads * layout.tiles().count() * parts;
+}
+
 template <class F>
-BackwardDone run(const BackwardKernels& kernels, const BackwardProblem& problem,
+BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& problem,
                  const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
                  const base::Workers& workers, Scratch& scratch) {
-  const layout::Layout& layout = problem.layout;
-  const std::int64_t width = kernels.plan.width();
-  const std::int64_t parts = (layout.tiles().height() + width - 1) / width;
-  const std::int64_t places =
-      layout.extent().batch * layout.extent().heads * layout.tiles().count() * parts;
   const std::int64_t rows = problem.q.size(0) * problem.q.size(1) * problem.q.size(2);
-  const std::int64_t tile = width * kernels.plan.dim;
+  const auto size_of_dq = [](const BackwardPass& pass) {
+    return pass.kernels.plan.width() * pass.kernels.plan.dim;
+  };
+  std::int64_t most = 0;
+  for (const BackwardPass& pass : passes) most = std::max(most, places_of(pass) * size_of_dq(pass));
   F* sums = nullptr;
   RowTerms<F> terms;
   const auto carve = [&](Carver& carver) {
     terms = {carver.take<F>(rows), carver.take<F>(rows)};
-    sums = carver.take<F>(places * tile);
+    sums = carver.take<F>(most);
   };
   const Scratch::Share room(scratch, 1, {.bytes = static_cast<std::size_t>(measured(carve))});
   Carver carver(room.front().memory());
   carve(carver);
-  OrderedSums<F> dq(sums, places, tile, schedule.chunks);
-  BackwardShared<F> shared{.kernels = kernels,
-                           .problem = problem,
-                           .schedule = schedule,
-                           .exact = nonfinite == Nonfinite::exact,
-                           .dq = dq,
-                           .terms = terms,
-                           .captured = {},
-                           .poisoned = FirstPoisoned(layout),
-                           .workers = workers};
-  for (const CapturedSum& captured : problem.captured) {
-    shared.captured.push_back(
-        captured.reach.by_key ? nullptr
-                              : std::make_unique<OrderedSums<F>>(static_cast<F*>(captured.sum), 1,
-                                                                 captured.count, schedule.tasks));
-  }
+
+  std::vector<std::unique_ptr<BackwardShared<F>>> all;
   const auto groups = static_cast<std::int64_t>(schedule.groups.size());
-  WorkspaceNeed need = workspace_need(shared);
-  need.bytes = std::max(need.bytes, static_cast<std::size_t>(term_scratch<F>(kernels.plan)));
-  Scratch::Share share(scratch, std::min<std::int64_t>(groups, workers.threads()), need);
-  if (problem.keys.needs_copy(kernels.plan.keys.element)) {
-    kernels.load_k.prepare();
-    kernels.load_v.prepare();
+  WorkspaceNeed need;
+  for (const BackwardPass& pass : passes) {
+    const bool adds = !all.empty();
+    all.push_back(std::make_unique<BackwardShared<F>>(
+        pass, all.size(), problem, schedule, nonfinite,
+        typename OrderedSums<F>::Parts{sums, places_of(pass), size_of_dq(pass), schedule.chunks},
+        terms, workers));
+    for (const CapturedSum& captured : problem.captured) {
+      all.back()->captured.push_back(
+          captured.reach.by_key
+              ? nullptr
+              : std::make_unique<OrderedSums<F>>(typename OrderedSums<F>::Parts{
+                    static_cast<F*>(captured.sum), 1, captured.count, schedule.tasks, adds}));
+    }
+    need.cover(workspace_need(*all.back()));
+    need.bytes = std::max(need.bytes, static_cast<std::size_t>(term_scratch<F>(pass.kernels.plan)));
+    if (problem.keys.needs_copy(pass.kernels.plan.keys.element)) {
+      pass.kernels.load_k.prepare();
+      pass.kernels.load_v.prepare();
+    }
   }
-  find_terms(terms, kernels, problem, workers, share);
+  Scratch::Share share(scratch, std::min<std::int64_t>(groups, workers.threads()), need);
+  find_terms(terms, passes.front().kernels, problem, workers, share);
   // From here on nothing is allocated that the call cannot do without: results are written.
   for (const CapturedSum& captured : problem.captured)
     if (captured.clear) clear<F>(captured, workers);
-  // Groups begin in their order: few parts come early, and who has no memory for one may wait.
-  base::parallel_for(workers, groups, [&](std::int64_t i) {
-    try {
-      const Scratch::Lease workspace = share.lend();
-      for (const plan::BackwardTask& task : schedule.groups[static_cast<std::size_t>(i)])
-        run_task(shared, task, *workspace);
-    } catch (...) {
-      shared.give_up();
-      throw;
-    }
-  });
-  return {.poisoned = shared.poisoned.found(), .nan = shared.nan};
+  bool nan = false;
+  for (const auto& shared : all) {
+    // Groups begin in their order: few parts come early, and who has no memory for one may wait.
+    base::parallel_for(workers, groups, [&](std::int64_t i) {
+      try {
+        const Scratch::Lease workspace = share.lend();
+        for (const plan::BackwardTask& task : schedule.groups[static_cast<std::size_t>(i)])
+          run_task(*shared, task, *workspace);
+      } catch (...) {
+        shared->give_up();
+        throw;
+      }
+    });
+    nan = nan || shared->nan;
+    if (const auto poisoned = shared->poisoned.found()) return {.poisoned = poisoned, .nan = nan};
+    if (nan && nonfinite == Nonfinite::fast) break;  // the rest will be computed again, too
+  }
+  return {.poisoned = std::nullopt, .nan = nan};
 }
 
 }  // namespace
 
-BackwardDone backward(const BackwardKernels& kernels, const BackwardProblem& problem,
+BackwardDone backward(std::span<const BackwardPass> passes, const BackwardProblem& problem,
                       const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
                       const base::Workers& workers, Scratch& scratch) {
-  return kernels.plan.compute == DType::f64
-             ? run<double>(kernels, problem, schedule, nonfinite, workers, scratch)
-             : run<float>(kernels, problem, schedule, nonfinite, workers, scratch);
+  return passes.front().kernels.plan.compute == DType::f64
+             ? run<double>(passes, problem, schedule, nonfinite, workers, scratch)
+             : run<float>(passes, problem, schedule, nonfinite, workers, scratch);
 }
 
 }  // namespace treadle::run

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/parallel.h"
@@ -32,10 +33,16 @@ struct BackwardProblem {
   std::optional<ConstView> dlse;
   View dq, dk, dv;  // shapes and types of q, k, v; last stride 1
   double scale = 1;
-  const layout::Layout& layout;
-  std::vector<std::int64_t> score_captures, mask_captures, derivative_captures;
+  std::vector<std::int64_t> score_captures, derivative_captures;
   std::vector<CapturedSum> captured;
   std::vector<std::int64_t> gradient_strides;  // in elements, contribution after contribution
+};
+
+// The pairs that one term of the mask shows; for most masks these are all.
+struct BackwardPass {
+  const BackwardKernels& kernels;
+  const layout::Layout& layout;
+  std::vector<std::int64_t> mask_captures;
 };
 
 struct BackwardDone {
@@ -49,7 +56,9 @@ struct BackwardDone {
 // which takes longer.
 enum class Nonfinite { fast, exact };
 
-BackwardDone backward(const BackwardKernels& kernels, const BackwardProblem& problem,
+// Passes add up in their order: each is complete, and scaled, before the next is added. With several
+// passes dq, dk and dv are of the compute type.
+BackwardDone backward(std::span<const BackwardPass> passes, const BackwardProblem& problem,
                       const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
                       const base::Workers& workers, Scratch& scratch);
 

@@ -22,12 +22,13 @@ typename BackwardTile<F>::Room BackwardTile<F>::Room::carve(Carver& carver,
 }
 
 template <class F>
-void BackwardTile<F>::load(const BackwardKernels& kernels, const BackwardProblem& problem,
+void BackwardTile<F>::load(const BackwardPass& pass, const BackwardProblem& problem,
                            const RowTerms<F>& terms, F* factors) const {
+  const BackwardKernels& kernels = pass.kernels;
   const plan::TilePlan& plan = kernels.plan;
   const std::int64_t width = plan.width();
   const std::int64_t active = entry.queries;
-  room.queries.find(problem.layout, entry.tile, entry.first_query, active, width);
+  room.queries.find(pass.layout, entry.tile, entry.first_query, active, width);
 
   const auto load_padded = [&](const CopyKernel& copy, const ConstView& from, F* to,
                                std::int64_t length) {

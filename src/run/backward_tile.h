@@ -34,8 +34,8 @@ struct BackwardTile {
 
   // Loads everything; lanes without a query are zeros that weigh nothing. dQ begins at zero.
   // `factors` is room for a number per lane.
-  void load(const BackwardKernels& kernels, const BackwardProblem& problem,
-            const RowTerms<F>& terms, F* factors) const;
+  void load(const BackwardPass& pass, const BackwardProblem& problem, const RowTerms<F>& terms,
+            F* factors) const;
 };
 
 }  // namespace treadle::run

@@ -25,12 +25,22 @@ namespace treadle::run {
 namespace {
 
 // Of the queries of a key head.
-std::int64_t leaves_of(const BackwardProblem& problem, const plan::TilePlan& plan) {
+template <class F>
+std::int64_t leaves_of(const BackwardShared<F>& shared) {
+  const BackwardProblem& problem = shared.problem;
+  const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t batches = problem.keys.batch() == 1 ? problem.q.size(0) : 1;
-  const layout::Tiles& tiles = problem.layout.tiles();
+  const layout::Tiles& tiles = shared.pass.layout.tiles();
   const std::int64_t parts = (tiles.height() + plan.width() - 1) / plan.width();
   const std::int64_t leaf = plan::tiles_per_leaf(plan);
   return batches * ((tiles.count() * parts + leaf - 1) / leaf);
+}
+
+// What passes before found, a row of a result, comes before what this one has.
+template <class F>
+void add_before(const std::byte* row, F* own, std::int64_t length) {
+  const F* before = reinterpret_cast<const F*>(row);
+  for (std::int64_t d = 0; d < length; ++d) own[d] = before[d] + own[d];
 }
 
 template <class F>
@@ -76,24 +86,23 @@ BackwardWorker<F>::BackwardWorker(BackwardShared<F>& shared, const plan::Backwar
       task_(task),
       batches_(problem_.keys.batch() == 1 ? problem_.q.size(0) : 1),
       heads_(problem_.q.size(1) / problem_.keys.heads()),
-      parts_((problem_.layout.tiles().height() + width() - 1) / width()),
-      per_batch_(heads_ * problem_.layout.tiles().count() * parts_),
+      parts_((shared_.pass.layout.tiles().height() + width() - 1) / width()),
+      per_batch_(heads_ * shared_.pass.layout.tiles().count() * parts_),
       dim_(padded(plan(), plan().dim)),
       value_dim_(padded(plan(), plan().value_dim)),
       blocks_(problem_.keys, plan(), shared.kernels.load_k, shared.kernels.load_v, task.key_batch,
               task.key_head, workspace.lists),
       gradients_(shared.kernels, problem_, shared.captured) {
   Carver carver(workspace.memory());
-  room_.carve(carver, plan(), shared.schedule.longest, leaves_of(shared.problem, plan()),
-              shared.kernels.mods);
-  gradients_.carve(carver, leaves_of(shared.problem, plan()));
+  room_.carve(carver, plan(), shared.schedule.longest, leaves_of(shared), shared.kernels.mods);
+  gradients_.carve(carver, leaves_of(shared));
   workspace.check(carver);
   blocks_.use(room_.block);
 }
 
 template <class F>
 BackwardTile<F> BackwardWorker<F>::tile_of(std::int64_t entry) const {
-  const layout::Layout& layout = problem_.layout;
+  const layout::Layout& layout = shared_.pass.layout;
   BackwardTile<F> tile;
   tile.b = batches_ == 1 ? task_.key_batch : entry / per_batch_;
   tile.entry =
@@ -142,7 +151,7 @@ layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::int64_t rows)
                                            .b = tile.b,
                                            .h = tile.entry.head,
                                            .score_captures = problem_.score_captures.data(),
-                                           .mask_captures = problem_.mask_captures.data(),
+                                           .mask_captures = shared_.pass.mask_captures.data(),
                                            .staged = room_.staged,
                                            .frame = room_.frame,
                                            .poisoned = &poisoned_},
@@ -201,13 +210,18 @@ template <class F>
 void BackwardWorker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
   const F* sum = shared_.dq.deliver(tile.place, task_.chunk, part);
   if (sum == nullptr || tile.entry.queries == 0) return;
+  if (shared_.adds && tile.runs.empty()) return;
   watch(sum, width() * plan().dim);
-  room_.delivered.find(problem_.layout, tile.entry.tile, tile.entry.first_query, tile.entry.queries,
-                       width());
+  room_.delivered.find(shared_.pass.layout, tile.entry.tile, tile.entry.first_query,
+                       tile.entry.queries, width());
   std::fill_n(room_.factors, width(), static_cast<F>(problem_.scale));
   shared_.kernels.dq_to_rows({.source = sum, .target = room_.dq_rows, .factors = room_.factors});
+  const std::int32_t* rows = room_.delivered.rows;
+  for (std::int64_t i = 0; shared_.adds && i < tile.entry.queries; ++i)
+    add_before(rows_of(problem_.dq, tile.b, tile.entry.head) + rows[i] * row_bytes(problem_.dq),
+               room_.dq_rows + i * plan().dim, plan().dim);
   store_rows(shared_.kernels.store_dq, room_.dq_rows, plan().dim, problem_.dq, tile.b,
-             tile.entry.head, room_.delivered.rows, tile.entry.queries);
+             tile.entry.head, rows, tile.entry.queries);
 }
 
 template <class F>
@@ -222,7 +236,7 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
       continue;
     }
     tile.room = room_.tiles[tiles_.size()];
-    tile.load(shared_.kernels, problem_, shared_.terms, room_.factors);
+    tile.load(shared_.pass, problem_, shared_.terms, room_.factors);
     blocks_.want(tile.runs, task_.keys);
     std::construct_at(room_.group + tiles_.size(), tile);
     tiles_ = {room_.group, tiles_.size() + 1};
@@ -248,10 +262,13 @@ void BackwardWorker<F>::store(const CopyKernel& copy, const View& to, F* from, s
   watch(from, keys * length);
   for (std::int64_t i = 0; i < keys * length; ++i) from[i] *= scale;
   const std::int64_t first = task_.keys.begin - problem_.keys.positions().begin;
+  std::byte* rows = rows_of(to, task_.key_batch, task_.key_head) + first * row_bytes(to);
+  for (std::int64_t i = 0; shared_.adds && i < keys; ++i)
+    add_before(rows + i * row_bytes(to), from + i * length, to.size(3));
   copy({.source = from,
         .source_stride = length * static_cast<std::int64_t>(sizeof(F)),
         .source_index = nullptr,
-        .target = rows_of(to, task_.key_batch, task_.key_head) + first * row_bytes(to),
+        .target = rows,
         .target_stride = row_bytes(to),
         .target_index = nullptr,
         .count = keys});
@@ -319,13 +336,12 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
   const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t keys = shared.schedule.longest;
   const std::int64_t bytes = measured([&](Carver& carver) {
-    BackwardRoom<F>().carve(carver, plan, keys, leaves_of(shared.problem, plan),
-                            shared.kernels.mods);
+    BackwardRoom<F>().carve(carver, plan, keys, leaves_of(shared), shared.kernels.mods);
     TaskGradients<F>(shared.kernels, shared.problem, shared.captured)
-        .carve(carver, leaves_of(shared.problem, plan));
+        .carve(carver, leaves_of(shared));
   });
   // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.problem.layout.most_runs(), keys);
+  const std::int64_t runs = std::min(shared.pass.layout.most_runs(), keys);
   return {.bytes = static_cast<std::size_t>(bytes),
           .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * runs),
           .block = static_cast<std::size_t>(plan.key_block)};

@@ -12,14 +12,16 @@
 
 namespace treadle::run {
 
-// What all threads of a call share.
+// What all threads of a pass share.
 template <class F>
 struct BackwardShared {
   const BackwardKernels& kernels;
+  const BackwardPass& pass;
+  bool adds;  // results hold what passes before found
   const BackwardProblem& problem;
   const plan::BackwardSchedule& schedule;
-  bool exact = false;  // infinities and NaN reach only what sees them
-  OrderedSums<F>& dq;
+  bool exact;  // infinities and NaN reach only what sees them
+  OrderedSums<F> dq;
   RowTerms<F> terms;
   // By capture: where tasks deliver what they add, in their order; null where no two tasks at work
   // at the same time add to one element, and they add to the sum itself.
@@ -27,6 +29,21 @@ struct BackwardShared {
   FirstPoisoned poisoned;
   const base::Workers& workers;
   std::atomic<bool> nan{false};
+
+  BackwardShared(const BackwardPass& one, std::size_t number, const BackwardProblem& of,
+                 const plan::BackwardSchedule& tasks, Nonfinite nonfinite,
+                 const typename OrderedSums<F>::Parts& dq_parts, const RowTerms<F>& row_terms,
+                 const base::Workers& on)
+      : kernels(one.kernels),
+        pass(one),
+        adds(number > 0),
+        problem(of),
+        schedule(tasks),
+        exact(nonfinite == Nonfinite::exact),
+        dq(dq_parts),
+        terms(row_terms),
+        poisoned(one.layout, number),
+        workers(on) {}
 
   // Some part will never be delivered: nobody waits for it, and results do not matter.
   void give_up() {

@@ -1,8 +1,9 @@
-// Forward: a schedule's tasks on all threads.
+// Forward: passes over the queries, one after the other, each on all threads.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/parallel.h"
@@ -22,14 +23,20 @@ struct ForwardProblem {
   View out;                      // [B, Hq, Sq, Dv] of q's type, last stride 1
   std::optional<View> lse, max;  // [B, Hq, Sq] of the compute type
   double scale = 1;
-  const layout::Layout& layout;
-  std::vector<std::int64_t> score_captures, mask_captures;  // plan/capture_descriptors.h
+  std::vector<std::int64_t> score_captures;  // plan/capture_descriptors.h
 };
 
-// The first poisoned tile, if there is one. The schedule is one for this layout.
-std::optional<Poisoned> forward(const ForwardKernels& kernels, const ForwardProblem& problem,
-                                const plan::Schedule& schedule, const base::Workers& workers,
-                                Scratch& scratch);
+// The pairs that one term of the mask shows; for most masks these are all.
+struct ForwardPass {
+  const ForwardKernels& kernels;
+  const layout::Layout& layout;
+  std::vector<std::int64_t> mask_captures;
+  plan::Schedule schedule;  // of the layout
+};
+
+// The first poisoned tile, if there is one. What passes find is merged in their order.
+std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const ForwardProblem& problem,
+                                const base::Workers& workers, Scratch& scratch);
 
 // Bytes of a thread's workspace that no task of such calls exceeds. `mods` is that of
 // ForwardKernels.

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "plan/chunks.h"
+
 namespace treadle::run {
 
 std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout) {
+                                          const layout::Layout& layout, bool alone) {
   std::vector<std::function<void()>> missing;
   const auto add = [&](const auto& kernel) {
     if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
@@ -14,6 +16,7 @@ std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
   const plan::TilePlan& plan = kernels.widest().plan;
   const std::vector<int> vectors =
       plan::kernel_vectors(layout.tiles(), plan.target.lanes(plan.compute));
+  const std::int64_t chunks = plan::chunks_of(layout.extent().keys).count();
   // The longest to compile come first.
   for (int v = plan::most_vectors; v >= 1; --v) {
     if (std::ranges::find(vectors, v) == vectors.end()) continue;
@@ -22,7 +25,10 @@ std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
     if (layout.has_full()) add(tile.full);
     add(tile.queries_to_lanes);
     add(tile.sums_to_rows);
+    if (!alone) add(tile.sums_to_lanes);
+    if (!alone || chunks > 1) add(tile.merge);
   }
+  if (!alone) add(kernels.copy_sums);
   add(kernels.load_q);
   add(kernels.store_out);
   return missing;

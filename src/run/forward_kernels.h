@@ -10,6 +10,7 @@
 
 #include "layout/layout.h"
 #include "plan/forward_kernel.h"
+#include "plan/merge_kernel.h"
 #include "plan/mod_plan.h"
 #include "plan/transpose_kernel.h"
 #include "run/rows.h"
@@ -21,6 +22,8 @@ struct ForwardKernels {
   struct OfTile {
     plan::TilePlan plan;
     LazyKernel<plan::TransposeArgs> queries_to_lanes, sums_to_rows;
+    LazyKernel<plan::TransposeArgs> sums_to_lanes;  // of states that a pass before left
+    LazyKernel<plan::MergeArgs> merge;
     LazyKernel<plan::ForwardKernelArgs> full, masked;
     LazyKernel<plan::ForwardKernelArgs> exact_full, exact_masked;  // exact_nonfinite
 
@@ -35,6 +38,7 @@ struct ForwardKernels {
   plan::ModScratch mods;    // what TileArgs::staged and frame point to
   std::array<OfTile, plan::most_vectors> tiles;  // by vectors - 1
   CopyKernel load_q, load_k, load_v, store_out;  // into the compute type, and out of it
+  CopyKernel copy_sums;                          // of states, in the compute type
 
   [[nodiscard]] const OfTile& tile(int vectors) const {
     return tiles[static_cast<std::size_t>(vectors - 1)];
@@ -42,8 +46,8 @@ struct ForwardKernels {
   [[nodiscard]] const OfTile& widest() const { return tiles.back(); }
 };
 
-// What has to be compiled before a call with this layout runs.
+// What has to be compiled before a pass with this layout runs, alone or as one of several.
 std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout);
+                                          const layout::Layout& layout, bool alone);
 
 }  // namespace treadle::run

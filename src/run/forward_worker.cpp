@@ -8,66 +8,22 @@
 //     merge the chunk's m, l and O into the tile's
 //   for tile: divide O by l, write rows, lse and max
 //
+// If the mask takes several passes, a tile's m, l and O go to run/row_states.h instead, and the next
+// pass merges them with its own; the last one divides.
 // A cut task saves its chunks' m, l and O instead; the last piece merges all of them in order.
 // Read ForwardWorker::run() first.
 #include "run/forward_worker.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <numbers>
 #include <span>
 
 #include "plan/chunks.h"
-#include "run/key_blocks.h"
-#include "run/nonfinite.h"
-#include "run/queries.h"
-#include "run/tile.h"
+#include "run/forward_results.h"
+#include "run/row_states.h"
 
 namespace treadle::run {
 namespace {
-
-// One tile of a group at work.
-template <class F>
-struct ForwardTile {
-  plan::Entry entry;
-  const ForwardKernels::OfTile* kernels = nullptr;
-  Queries queries;
-  F* lanes = nullptr;        // [dim][width]: Q^T, scaled
-  TileState<F> part, total;  // of this chunk; of all chunks before
-  bool started = false;      // total holds something
-  std::span<const layout::Run> runs;
-  std::size_t next_run = 0;  // the first that may reach into the next block
-
-  [[nodiscard]] std::int64_t width() const { return kernels->plan.width(); }
-};
-
-// The memory of a task: that of its tiles, and what they share.
-template <class F>
-struct ForwardRoom {
-  F *scores = nullptr, *rows = nullptr, *factors = nullptr;
-  std::byte *staged = nullptr, *frame = nullptr;
-  typename KeyBlocks<F>::Room block;
-
-  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, const plan::ModScratch& mods) {
-    std::int64_t width = 0;
-    const plan::TilePlan& plan = tiles.front().kernels->plan;
-    for (ForwardTile<F>& tile : tiles) {
-      tile.queries = Queries::carve(carver, tile.width());
-      tile.lanes = carver.take<F>(tile.width() * plan.dim);
-      tile.part = TileState<F>::carve(carver, tile.width(), plan.value_dim);
-      tile.total = TileState<F>::carve(carver, tile.width(), plan.value_dim);
-      width = std::max(width, tile.width());
-    }
-    scores = carver.take<F>(plan.key_block * width);
-    staged = carver.take<std::byte>(mods.staged * plan.key_block * width);
-    frame = carver.take<std::byte>(mods.frame);
-    block = KeyBlocks<F>::Room::carve(carver, plan);
-    factors = carver.take<F>(width);
-    rows = carver.take<F>(width * std::max(plan.dim, plan.value_dim));
-  }
-};
 
 template <class F>
 class ForwardWorker {
@@ -85,11 +41,12 @@ class ForwardWorker {
   void save(std::int64_t chunk);
   void merge_pieces();
   void finish(ForwardTile<F>& tile);
-  bool write(ForwardTile<F>& tile, bool last_try);
+  void run_exactly(ForwardTile<F>& tile);
   TileState<F> saved(std::int64_t chunk, std::size_t tile) const;
 
   ForwardShared& shared_;
   const ForwardProblem& problem_;
+  const layout::Layout& layout_;
   const plan::Task& task_;
   std::int64_t dim_, value_dim_;
   std::span<ForwardTile<F>> tiles_;
@@ -102,29 +59,30 @@ template <class F>
 ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, Workspace& workspace)
     : shared_(shared),
       problem_(shared.problem),
+      layout_(shared.pass.layout),
       task_(task),
-      dim_(shared.kernels.widest().plan.dim),
-      value_dim_(shared.kernels.widest().plan.value_dim),
-      blocks_(problem_.keys, shared.kernels.widest().plan, shared.kernels.load_k,
-              shared.kernels.load_v, task.b, task.key_head, workspace.lists) {
-  const plan::TilePlan& widest = shared.kernels.widest().plan;
+      dim_(shared.pass.kernels.widest().plan.dim),
+      value_dim_(shared.pass.kernels.widest().plan.value_dim),
+      blocks_(problem_.keys, shared.pass.kernels.widest().plan, shared.pass.kernels.load_k,
+              shared.pass.kernels.load_v, task.b, task.key_head, workspace.lists) {
+  const plan::TilePlan& widest = shared.pass.kernels.widest().plan;
   const std::int64_t lanes = widest.target.lanes(widest.compute);
   Carver carver(workspace.memory());
   auto* tiles = carver.take<ForwardTile<F>>(task.count);
   std::size_t count = 0;
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
     ForwardTile<F> tile;
-    tile.entry =
-        plan::entry_of(problem_.layout, problem_.keys.heads(), widest.width(), task.key_head, e);
+    tile.entry = plan::entry_of(layout_, problem_.keys.heads(), widest.width(), task.key_head, e);
     if (tile.entry.queries == 0) continue;
+    if (!shared.order.works(shared.number, task.b, tile.entry.head)) continue;
     const auto whole = static_cast<std::size_t>((tile.entry.queries + lanes - 1) / lanes);
-    tile.kernels = &shared.kernels.tile(shared.vectors[whole - 1]);
-    tile.runs = problem_.layout.runs(task.b, tile.entry.head, tile.entry.tile);
+    tile.kernels = &shared.pass.kernels.tile(shared.vectors[whole - 1]);
+    tile.runs = layout_.runs(task.b, tile.entry.head, tile.entry.tile);
     std::construct_at(tiles + count++, tile);
   }
   if (count == 0) return;
   tiles_ = {tiles, count};
-  room_.carve(carver, tiles_, shared.kernels.mods);
+  room_.carve(carver, tiles_, shared.pass.kernels.mods);
   workspace.check(carver);
   blocks_.use(room_.block);
 }
@@ -133,12 +91,12 @@ ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, W
 // last one.
 template <class F>
 void ForwardWorker<F>::load_queries(ForwardTile<F>& tile) {
-  tile.queries.find(problem_.layout, tile.entry.tile, tile.entry.first_query, tile.entry.queries,
+  tile.queries.find(layout_, tile.entry.tile, tile.entry.first_query, tile.entry.queries,
                     tile.width());
-  load_rows(shared_.kernels.load_q, problem_.q, task_.b, tile.entry.head, tile.queries.rows,
+  load_rows(shared_.pass.kernels.load_q, problem_.q, task_.b, tile.entry.head, tile.queries.rows,
             tile.width(), room_.rows, dim_);
   std::fill_n(room_.factors, tile.width(),
-              static_cast<F>(problem_.scale * shared_.kernels.query_factor));
+              static_cast<F>(problem_.scale * shared_.pass.kernels.query_factor));
   tile.kernels->queries_to_lanes(
       {.source = room_.rows, .target = tile.lanes, .factors = room_.factors});
 }
@@ -147,24 +105,25 @@ template <class F>
 void ForwardWorker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
   const KeyBlock<F>& block = blocks_.now();
   for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
-    tile.kernels->block(run.full, exact)({.tile = {.keys = block.keys + run.begin * dim_,
-                                                   .values = block.values + run.begin * value_dim_,
-                                                   .key_positions = block.positions + run.begin,
-                                                   .count = run.end - run.begin,
-                                                   .queries = tile.lanes,
-                                                   .positions = tile.queries.positions,
-                                                   .active = tile.entry.queries,
-                                                   .b = task_.b,
-                                                   .h = tile.entry.head,
-                                                   .score_captures = problem_.score_captures.data(),
-                                                   .mask_captures = problem_.mask_captures.data(),
-                                                   .staged = room_.staged,
-                                                   .frame = room_.frame,
-                                                   .poisoned = &poisoned_},
-                                          .scores = room_.scores,
-                                          .sums = tile.part.sums,
-                                          .maximum = tile.part.maximum,
-                                          .weight = tile.part.weight});
+    tile.kernels->block(run.full,
+                        exact)({.tile = {.keys = block.keys + run.begin * dim_,
+                                         .values = block.values + run.begin * value_dim_,
+                                         .key_positions = block.positions + run.begin,
+                                         .count = run.end - run.begin,
+                                         .queries = tile.lanes,
+                                         .positions = tile.queries.positions,
+                                         .active = tile.entry.queries,
+                                         .b = task_.b,
+                                         .h = tile.entry.head,
+                                         .score_captures = problem_.score_captures.data(),
+                                         .mask_captures = shared_.pass.mask_captures.data(),
+                                         .staged = room_.staged,
+                                         .frame = room_.frame,
+                                         .poisoned = &poisoned_},
+                                .scores = room_.scores,
+                                .sums = tile.part.sums,
+                                .maximum = tile.part.maximum,
+                                .weight = tile.part.weight});
     shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile});
   }
 }
@@ -199,17 +158,17 @@ void ForwardWorker<F>::merge_chunk(ForwardTile<F>& tile) {
     std::swap(tile.part, tile.total);
     tile.started = true;
   } else {
-    merge(tile.total, tile.part, tile.width(), value_dim_);
+    tile.merge(tile.part);
   }
 }
 
 template <class F>
 TileState<F> ForwardWorker<F>::saved(std::int64_t chunk, std::size_t tile) const {
   const auto number = static_cast<std::size_t>(task_.cut);
-  const plan::Cut& cut = shared_.schedule.cuts[number];
+  const plan::Cut& cut = shared_.pass.schedule.cuts[number];
   const auto state = static_cast<std::size_t>((chunk - cut.chunks.begin) * cut.count) + tile;
   Carver carver(shared_.partial + shared_.partial_offsets[number] +
-                state * state_bytes(shared_.kernels.widest().plan));
+                state * state_bytes(shared_.pass.kernels.widest().plan));
   return TileState<F>::carve(carver, tiles_[tile].width(), value_dim_);
 }
 
@@ -227,66 +186,27 @@ void ForwardWorker<F>::save(std::int64_t chunk) {
 // All pieces of a cut task are there: puts them together in order.
 template <class F>
 void ForwardWorker<F>::merge_pieces() {
-  const plan::Cut& cut = shared_.schedule.cuts[static_cast<std::size_t>(task_.cut)];
+  const plan::Cut& cut = shared_.pass.schedule.cuts[static_cast<std::size_t>(task_.cut)];
   for (std::size_t i = 0; i < tiles_.size(); ++i) {
     ForwardTile<F>& tile = tiles_[i];
     tile.total.clear(tile.width(), value_dim_);
     tile.started = true;
     for (std::int64_t chunk = cut.chunks.begin; chunk < cut.chunks.end; ++chunk)
-      merge(tile.total, saved(chunk, i), tile.width(), value_dim_);
+      tile.merge(saved(chunk, i));
   }
-}
-
-// Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
-// NaN whose origin has to be looked into.
-template <class F>
-bool ForwardWorker<F>::write(ForwardTile<F>& tile, bool last_try) {
-  const TileState<F>& state = tile.total;
-  // Nothing seen, or nothing but -inf: zeros, whatever the values are.
-  const auto sees_nothing = [&](std::int64_t i) {
-    return state.maximum[i] == -std::numeric_limits<F>::infinity();
-  };
-  for (std::int64_t i = 0; i < tile.width(); ++i)
-    room_.factors[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
-  tile.kernels->sums_to_rows(
-      {.source = state.sums, .target = room_.rows, .factors = room_.factors});
-  bool clean = true;
-  for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
-    F* row = room_.rows + i * value_dim_;
-    if (sees_nothing(i)) {
-      clean = clean && state.weight[i] == F{0} &&
-              std::all_of(row, row + value_dim_, [](F x) { return x == F{0}; });
-      std::fill_n(row, value_dim_, F{0});
-    } else {
-      clean = clean && state.weight[i] == state.weight[i] && !has_nan(row, value_dim_);
-    }
-  }
-  if (!clean && !last_try) return false;
-
-  store_rows(shared_.kernels.store_out, room_.rows, value_dim_, problem_.out, task_.b,
-             tile.entry.head, tile.queries.rows, tile.entry.queries);
-  const auto put = [&](const std::optional<View>& view, auto value_of) {
-    if (!view) return;
-    F* base = static_cast<F*>(view->data()) + task_.b * view->stride(0) +
-              tile.entry.head * view->stride(1);
-    for (std::int64_t i = 0; i < tile.entry.queries; ++i)
-      base[tile.queries.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
-  };
-  put(problem_.max,
-      [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
-  put(problem_.lse, [&](std::int64_t i) {
-    const auto maximum = static_cast<double>(state.maximum[i]);
-    if (std::isnan(maximum) || std::isinf(maximum)) return maximum;
-    return (std::ceil(maximum) + std::log2(static_cast<double>(state.weight[i]))) *
-           std::numbers::ln2;
-  });
-  return true;
 }
 
 template <class F>
 void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
-  if (write(tile, false)) return;
-  // Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
+  const ForwardResults<F> results(shared_, task_.b, room_);
+  if (results.deliver(tile, false)) return;
+  run_exactly(tile);
+  results.deliver(tile, true);
+}
+
+// Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
+template <class F>
+void ForwardWorker<F>::run_exactly(ForwardTile<F>& tile) {
   tile.started = false;
   tile.next_run = 0;
   layout::Range chunks;
@@ -298,7 +218,6 @@ void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
     run_blocks({&tile, 1}, plan::keys_of_chunk(chunk), true);
     merge_chunk(tile);
   }
-  write(tile, true);
 }
 
 template <class F>
@@ -352,6 +271,19 @@ std::size_t state_bytes(const plan::TilePlan& plan) {
   }));
 }
 
+std::size_t row_state_bytes(const ForwardShared& shared) {
+  const layout::Extent& extent = shared.pass.layout.extent();
+  const std::int64_t rows = extent.batch * extent.heads * extent.queries.count();
+  const plan::TilePlan& plan = shared.pass.kernels.widest().plan;
+  return static_cast<std::size_t>(measured([&](Carver& carver) {
+    if (plan.compute == DType::f64) {
+      RowStates<double>::carve(carver, rows, plan.value_dim);
+    } else {
+      RowStates<float>::carve(carver, rows, plan.value_dim);
+    }
+  }));
+}
+
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
                              const plan::ModScratch& mods) {
   ForwardKernels::OfTile tile;
@@ -360,25 +292,25 @@ std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
 }
 
 WorkspaceNeed workspace_need(const ForwardShared& shared) {
-  const plan::Schedule& schedule = shared.schedule;
+  const plan::Schedule& schedule = shared.pass.schedule;
   const auto most = std::ranges::max_element(schedule.tasks, {}, &plan::Task::count);
   if (most == schedule.tasks.end()) return {};
-  const plan::TilePlan& plan = shared.kernels.widest().plan;
+  const plan::TilePlan& plan = shared.pass.kernels.widest().plan;
   const int vectors =
-      plan::vectors_for(plan.target, plan.compute, shared.problem.layout.tiles().height());
-  const ForwardKernels::OfTile& widest = shared.kernels.tile(
+      plan::vectors_for(plan.target, plan.compute, shared.pass.layout.tiles().height());
+  const ForwardKernels::OfTile& widest = shared.pass.kernels.tile(
       std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
   // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.problem.layout.most_runs(),
-                                     plan::longest_chunk(shared.problem.layout.extent().keys));
-  return {.bytes = static_cast<std::size_t>(
-              scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.mods)),
+  const std::int64_t runs = std::min(shared.pass.layout.most_runs(),
+                                     plan::longest_chunk(shared.pass.layout.extent().keys));
+  return {.bytes = static_cast<std::size_t>(scratch_of(shared.pass.kernels.compute, widest,
+                                                       most->count, shared.pass.kernels.mods)),
           .wanted = static_cast<std::size_t>(most->count * runs),
           .block = static_cast<std::size_t>(widest.plan.key_block)};
 }
 
 void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace) {
-  if (shared.kernels.compute == DType::f64) {
+  if (shared.pass.kernels.compute == DType::f64) {
     ForwardWorker<double>(shared, task, workspace).run();
   } else {
     ForwardWorker<float>(shared, task, workspace).run();

@@ -2,34 +2,53 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "plan/schedule.h"
 #include "run/forward.h"
+#include "run/pass_order.h"
 
 namespace treadle::run {
 
-// What all threads of a call share.
+// What all threads of a pass share.
 struct ForwardShared {
-  const ForwardKernels& kernels;
   const ForwardProblem& problem;
-  const plan::Schedule& schedule;
+  const ForwardPass& pass;
+  std::size_t number;  // of the pass
+  const PassOrder& order;
   std::vector<int> vectors;  // of a tile of so many vectors' worth of queries, by that number - 1
+  const base::Workers& workers;
+
+  // States of rows between passes: run/row_states.h.
+  std::byte* rows = nullptr;
   // Pieces of cut tasks: where each cut's partial results begin, and how many pieces are not done
   // yet.
   std::byte* partial = nullptr;
   std::vector<std::size_t> partial_offsets;
   std::vector<std::atomic<std::int64_t>> pieces_left;
   FirstPoisoned poisoned;
-  const base::Workers& workers;
+
+  ForwardShared(const ForwardProblem& of, const ForwardPass& one, std::size_t which,
+                const PassOrder& among, std::vector<int> kernel_vectors, const base::Workers& on)
+      : problem(of),
+        pass(one),
+        number(which),
+        order(among),
+        vectors(std::move(kernel_vectors)),
+        workers(on),
+        pieces_left(one.schedule.cuts.size()),
+        poisoned(one.layout, which) {}
 };
 
-// What a task of the call needs at most.
+// What a task of the pass needs at most.
 WorkspaceNeed workspace_need(const ForwardShared& shared);
 
-// Bytes of the partial results of one tile and chunk.
+// Bytes of the partial results of one tile and chunk, and of the states of all rows.
 std::size_t state_bytes(const plan::TilePlan& plan);
+std::size_t row_state_bytes(const ForwardShared& shared);
 
 void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
 

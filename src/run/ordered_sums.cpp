@@ -12,8 +12,14 @@
 namespace treadle::run {
 
 template <class F>
-OrderedSums<F>::OrderedSums(F* sums, std::int64_t places, std::int64_t size, std::int64_t chunks)
-    : size_(size), chunks_(chunks), places_(static_cast<std::size_t>(places)), sums_(sums) {}
+OrderedSums<F>::OrderedSums(const Parts& parts)
+    : size_(parts.size),
+      chunks_(parts.chunks),
+      goes_on_(parts.goes_on),
+      places_(static_cast<std::size_t>(parts.places)),
+      sums_(parts.sums) {
+  for (Place& place : places_) place.started = parts.goes_on;
+}
 
 // Parts are left over only when a call has failed.
 template <class F>
@@ -60,7 +66,7 @@ bool OrderedSums<F>::add_early(Place& place, F* sum) {
 template <class F>
 const F* OrderedSums<F>::deliver(std::int64_t place, std::int64_t chunk, const F* part) {
   Place& here = places_[static_cast<std::size_t>(place)];
-  if (chunks_ == 1 && part != nullptr) return part;
+  if (chunks_ == 1 && part != nullptr && !goes_on_) return part;
   F* sum = sums_ + place * size_;
   std::unique_lock lock(locks_[static_cast<std::size_t>(place) % locks_.size()]);
   while (chunk != here.next) {

@@ -17,7 +17,14 @@ template <class F>
 class OrderedSums {
  public:
   // `places` sums of `size` numbers each, of `chunks` parts. Their memory outlives this.
-  OrderedSums(F* sums, std::int64_t places, std::int64_t size, std::int64_t chunks);
+  struct Parts {
+    F* sums = nullptr;
+    std::int64_t places = 0, size = 0, chunks = 0;
+    bool goes_on = false;  // the sums hold something already, which comes first
+  };
+  explicit OrderedSums(const Parts& parts);
+  OrderedSums(F* sums, std::int64_t places, std::int64_t size, std::int64_t chunks)
+      : OrderedSums(Parts{sums, places, size, chunks}) {}
   OrderedSums(const OrderedSums&) = delete;
   OrderedSums& operator=(const OrderedSums&) = delete;
   ~OrderedSums();
@@ -51,6 +58,7 @@ class OrderedSums {
   void add(Place& place, F* sum, const F* part);
 
   std::int64_t size_, chunks_;
+  bool goes_on_;
   std::vector<Place> places_;
   F* sums_;
   std::array<std::mutex, 64> locks_;  // of places with equal remainders

@@ -16,7 +16,7 @@ std::optional<Poisoned> FirstPoisoned::found() const {
   if (first < 0) return std::nullopt;
   const std::int64_t tiles = layout_.tiles().count();
   const std::int64_t heads = layout_.extent().heads;
-  return Poisoned{first / tiles / heads, first / tiles % heads, first % tiles};
+  return Poisoned{first / tiles / heads, first / tiles % heads, first % tiles, pass_};
 }
 
 }  // namespace treadle::run

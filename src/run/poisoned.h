@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -12,12 +13,14 @@ namespace treadle::run {
 
 struct Poisoned {
   std::int64_t b = 0, h = 0, tile = 0;
+  std::size_t pass = 0;  // whose tiles are meant
 };
 
-// The first poisoned tile of a call, whichever thread meets it.
+// The first poisoned tile of a pass, whichever thread meets it.
 class FirstPoisoned {
  public:
-  explicit FirstPoisoned(const layout::Layout& layout) : layout_(layout) {}
+  explicit FirstPoisoned(const layout::Layout& layout, std::size_t pass = 0)
+      : layout_(layout), pass_(pass) {}
 
   // Takes note of a tile if a kernel has set `flag`, and clears it.
   void note(std::int64_t& flag, const Poisoned& where) {
@@ -32,6 +35,7 @@ class FirstPoisoned {
   void report(const Poisoned& where);
 
   const layout::Layout& layout_;
+  std::size_t pass_;
   std::atomic<std::int64_t> first_{-1};  // batches, heads and tiles counted through; -1: none
 };
 

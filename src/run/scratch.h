@@ -10,6 +10,7 @@
 // before anything is written. Workspaces that calls have not needed for a while are freed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -51,6 +52,13 @@ struct WorkspaceNeed {
   std::size_t bytes = 0;
   std::size_t wanted = 0;  // segments of keys that a group of tiles looks at
   std::size_t block = 0;   // keys of a block
+
+  // Enough for either.
+  void cover(const WorkspaceNeed& other) {
+    bytes = std::max(bytes, other.bytes);
+    wanted = std::max(wanted, other.wanted);
+    block = std::max(block, other.block);
+  }
 };
 
 struct Workspace {

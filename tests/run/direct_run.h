@@ -68,10 +68,9 @@ class DirectRun {
         .lse = rows.lse.view(),
         .max = rows.max.view(),
         .scale = 0.25,
-        .layout = layout,
-        .score_captures = plan::capture_descriptors(backend::cpu::score_memory(forms_, bound_)),
-        .mask_captures = plan::capture_descriptors(bound_.mask)};
-    EXPECT_FALSE(run::forward(*kernels, problem, schedule, executor, scratch).has_value());
+        .score_captures = plan::capture_descriptors(backend::cpu::score_memory(forms_, bound_))};
+    const run::ForwardPass pass{*kernels, layout, plan::capture_descriptors(bound_.mask), schedule};
+    EXPECT_FALSE(run::forward({&pass, 1}, problem, executor, scratch).has_value());
     return rows;
   }
 
@@ -103,14 +102,13 @@ class DirectRun {
         .dk = g.dk,
         .dv = g.dv,
         .scale = 0.25,
-        .layout = layout,
         .score_captures = plan::capture_descriptors(backend::cpu::score_memory(forms_, bound_)),
-        .mask_captures = plan::capture_descriptors(bound_.mask),
         .derivative_captures = plan::capture_descriptors(bound_.derivative),
         .captured = {},
         .gradient_strides = {}};
+    const run::BackwardPass pass{*kernels, layout, plan::capture_descriptors(bound_.mask)};
     const run::BackwardDone done =
-        run::backward(*kernels, problem, schedule, run::Nonfinite::fast, executor, scratch);
+        run::backward({&pass, 1}, problem, schedule, run::Nonfinite::fast, executor, scratch);
     EXPECT_FALSE(done.poisoned.has_value());
     EXPECT_FALSE(done.nan);
     return g;

@@ -91,10 +91,26 @@ class ForwardRun {
                          *serial_executor());
   }
 
+  // A pass for each term of the mask, all in this order.
+  [[nodiscard]] Layout passes(const layout::Extent& extent, const layout::Order& order,
+                              std::int64_t height) const {
+    std::vector<ConstView> memory;
+    for (const Capture& capture : named(mods_.mask)) memory.push_back(capture.view());
+    auto held = std::make_shared<Layout::Held>();
+    held->mask = mods_.mask.hash();
+    const layout::Tiles tiles(order, extent.queries, height);
+    for (const auto& term : backend::terms_of(mods_.mask, memory)) {
+      const layout::Mask mask{term->checked, backend::memory_of(term->checked, mods_.mask, memory)};
+      held->passes.push_back({layout::build(mask, extent, tiles, *serial_executor()), term});
+    }
+    if (held->passes.empty()) held->passes.push_back({build(extent, order, height)});
+    return Layout(held);
+  }
+
   void into(const ForwardViews& results, const Inputs& inputs, double scale,
             const layout::Layout& layout, Executor& executor) const {
     auto held = std::make_shared<Layout::Held>();
-    held->layout = layout;
+    held->passes.push_back({layout});
     held->mask = mods_.mask.hash();
     compiled(scale).forward_into(results, inputs,
                                  {.executor = borrowed(executor), .layout = Layout(held)});
@@ -109,10 +125,11 @@ class ForwardRun {
     into({rows.out, rows.lse.view(), rows.max.view()}, inputs, scale, layout, executor);
     return rows;
   }
-  // With the layout that a call chooses.
-  Rows operator()(const Inputs& inputs, double scale) const {
-    return rows_of(
-        compiled(scale).forward(inputs, {.executor = serial_executor(), .lse = true, .max = true}));
+  // With the layout that a call chooses, or another one.
+  Rows operator()(const Inputs& inputs, double scale, const Layout& layout = {},
+                  const std::shared_ptr<Executor>& executor = serial_executor()) const {
+    return rows_of(compiled(scale).forward(
+        inputs, {.executor = executor, .layout = layout, .lse = true, .max = true}));
   }
 
   // By the definition, after conversion of the inputs to this type.

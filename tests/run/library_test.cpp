@@ -33,8 +33,8 @@ void expect_definition(const ScoreMod& score_mod, const MaskMod& mask, const Sha
   expect_close(got, run.reference({q, k, v}, 0.25, DType::f32),
                run.reference({q, k, v}, 0.25, DType::f64), compared);
   EXPECT_EQ(compared.skipped, 0);
-  const layout::Layout plain = run.build({s.batch, s.heads, s.queries, s.keys}, {}, 24);
-  EXPECT_TRUE(same_rows(run({q, k, v}, 0.25, plain, *tbb_executor(3)), got));
+  const Layout plain = run.passes({s.batch, s.heads, s.queries, s.keys}, {}, 24);
+  EXPECT_TRUE(same_rows(run({q, k, v}, 0.25, plain, tbb_executor(3)), got));
 }
 
 struct Named {

@@ -10,7 +10,6 @@
 //   deliver                results to the caller, when nothing can fail any more
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/cpu.h"
-#include "backend/held_layout.h"
 #include "base/parallel.h"
 #include "run/backward.h"
 #include "run/forward.h"
@@ -37,18 +36,31 @@ plan::ScheduleOptions schedule_options(const plan::TilePlan& widest, const run::
 
 void Cpu::forward(const ForwardRequest& call) const {
   if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty()) return;
-  const Layout held =
-      call.layout.empty() ? layout(call.sizes, call.bound, call.workers) : call.layout;
-  const layout::Layout& layout = held.held()->layout;
-  const CallFacts facts = find_forward_facts(program_, forms_, call.bound, layout);
-  const auto kernels = kernels_.forward(kind_of(call, facts));
-  compile(needed(*kernels, layout), call.workers);
-  const ForwardMemory memory(call, forms_, facts.checked());
-  const plan::Schedule schedule =
-      plan::schedule(layout, schedule_options(kernels->widest().plan, memory.keys(), call.workers));
-  const auto poisoned = run::forward(*kernels, memory.problem(call, layout), schedule, call.workers,
-                                     process_.scratch);
-  if (poisoned) explain(call, layout, *poisoned);
+  const Layout layout =
+      call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
+  const Layout::Held& held = *layout.held();
+  bool checked = false;
+  std::vector<ForwardKind> kinds;
+  std::vector<std::shared_ptr<const run::ForwardKernels>> kernels;
+  for (const Layout::Held::Pass& pass : held.passes) {
+    const CallFacts facts =
+        find_forward_facts(program_, forms_, call.bound, pass.layout, pass.term.get());
+    checked = checked || facts.checked();
+    kinds.push_back(kind_of(call, facts, pass));
+    kernels.push_back(kernels_.forward(kinds.back()));
+    compile(needed(*kernels.back(), pass.layout, held.passes.size() == 1), call.workers);
+  }
+  const ForwardMemory memory(call, forms_, checked);
+  std::vector<run::ForwardPass> passes;
+  for (std::size_t i = 0; i < kernels.size(); ++i) {
+    const layout::Layout& tiles = held.passes[i].layout;
+    const plan::TilePlan& widest = kernels[i]->widest().plan;
+    passes.push_back(
+        {*kernels[i], tiles, mask_captures(call, kinds[i]),
+         plan::schedule(tiles, schedule_options(widest, memory.keys(), call.workers))});
+  }
+  const auto poisoned = run::forward(passes, memory.problem(call), call.workers, process_.scratch);
+  if (poisoned) explain(call, held, *poisoned);
   memory.deliver();
 }
 
@@ -56,24 +68,36 @@ void Cpu::backward(const BackwardRequest& call) const {
   if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty() ||
       call.sizes.keys.empty())
     return fill_with_zeros(call.results);
-  const Layout held =
-      call.layout.empty() ? layout(call.sizes, call.bound, call.workers) : call.layout;
-  const layout::Layout& layout = held.held()->layout;
-  const CallFacts facts = find_backward_facts(program_, forms_, call.bound, layout);
-  const auto kernels = kernels_.backward(
-      {.forward = kind_of(call, facts),
-       .derivative_facts = facts.derivative,
-       .vectors = plan::vectors_for(target_, call.sizes.compute, layout.tiles().height())});
-  compile(needed(*kernels, layout), call.workers);
+  const Layout layout =
+      call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
+  const Layout::Held& held = *layout.held();
+  const bool adds_up = held.passes.size() > 1;
+  bool checked = false;
+  std::vector<std::shared_ptr<const run::BackwardKernels>> kernels;
+  std::vector<run::BackwardPass> passes;
+  for (const Layout::Held::Pass& pass : held.passes) {
+    const CallFacts facts =
+        find_backward_facts(program_, forms_, call.bound, pass.layout, pass.term.get());
+    checked = checked || facts.checked();
+    const ForwardKind kind = kind_of(call, facts, pass);
+    const std::int64_t height = pass.layout.tiles().height();
+    kernels.push_back(
+        kernels_.backward({.forward = kind,
+                           .derivative_facts = facts.derivative,
+                           .vectors = plan::vectors_for(target_, call.sizes.compute, height),
+                           .adds_up = adds_up}));
+    compile(needed(*kernels.back(), pass.layout), call.workers);
+    passes.push_back({*kernels.back(), pass.layout, mask_captures(call, kind)});
+  }
   // A NaN may have come from a hidden pair that was multiplied with zero: then once more, exactly.
   for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
-    const BackwardMemory memory(call, program_, forms_, facts.checked());
+    const BackwardMemory memory(call, program_, forms_, checked, adds_up);
     const plan::BackwardSchedule schedule = plan::schedule_backward(
         call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys, memory.reaches());
-    const run::BackwardDone done = run::backward(*kernels, memory.problem(call, layout), schedule,
-                                                 nonfinite, call.workers, process_.scratch);
+    const run::BackwardDone done = run::backward(passes, memory.problem(call), schedule, nonfinite,
+                                                 call.workers, process_.scratch);
     if (done.nan && nonfinite == run::Nonfinite::fast) continue;
-    if (done.poisoned) explain(call, layout, *done.poisoned);
+    if (done.poisoned) explain(call, held, *done.poisoned);
     return memory.deliver();
   }
 }

@@ -38,22 +38,45 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
   return memory;
 }
 
+LookedAtTerm look_at(const MaskTerm& term, const Program& program, const Bindings& bound,
+                     const layout::Extent& extent, const layout::Order& order) {
+  const auto facts_of = [&](const ir::Graph& graph) {
+    return plan::find_facts(graph, backend::memory_of(graph, program.mask, bound.mask), extent, order);
+  };
+  const auto is_checked = [](const plan::ModFacts& facts) {
+    return facts.reads == plan::Reads::checked;
+  };
+  LookedAtTerm looked{.checked = false, .facts = facts_of(term.mask)};
+  if (!is_checked(looked.facts) &&
+      !is_checked(plan::find_facts(program.mask, bound.mask, extent, order)))
+    return looked;
+  looked.checked = true;
+  looked.facts = facts_of(term.checked);
+  looked.facts.reads = plan::Reads::checked;
+  return looked;
+}
+
 CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                             const layout::Layout& layout) {
+                             const layout::Layout& layout, const MaskTerm* term) {
   CallFacts facts{nothing_to_check(), nothing_to_check(), nothing_to_check()};
   const layout::Order& order = layout.tiles().order();
   if (forms.score.kind != plan::ScoreForm::Kind::plain) {
     facts.score =
         plan::find_facts(forms.score.graph, score_memory(forms, bound), layout.extent(), order);
   }
-  if (!forms.sees_all)
+  if (term != nullptr) {
+    const LookedAtTerm looked = look_at(*term, program, bound, layout.extent(), order);
+    facts.checked_term = looked.checked;
+    facts.mask = looked.facts;
+  } else if (!forms.sees_all) {
     facts.mask = plan::find_facts(program.mask, bound.mask, layout.extent(), order);
+  }
   return facts;
 }
 
 CallFacts find_backward_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                              const layout::Layout& layout) {
-  CallFacts facts = find_forward_facts(program, forms, bound, layout);
+                              const layout::Layout& layout, const MaskTerm* term) {
+  CallFacts facts = find_forward_facts(program, forms, bound, layout, term);
   if (forms.derives) {
     facts.derivative = plan::find_facts(program.derivative.graph, bound.derivative, layout.extent(),
                                         layout.tiles().order());

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/mask_term.h"
 #include "layout/layout.h"
 #include "plan/mod_facts.h"
 #include "plan/score_form.h"
@@ -12,6 +13,8 @@ namespace treadle::backend::cpu {
 
 struct CallFacts {
   plan::ModFacts score, mask, derivative;
+  // Of a pass over a term: its kernels look at MaskTerm::checked.
+  bool checked_term = false;
 
   // Whether the call may fail at a pair.
   [[nodiscard]] bool checked() const {
@@ -35,9 +38,18 @@ Forms forms_of(const Program& program);
 // Captures of the score's form.
 std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound);
 
+// Of a pass with this layout, over a term or (null) the whole mask.
 CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                             const layout::Layout& layout);
+                             const layout::Layout& layout, const MaskTerm* term = nullptr);
 CallFacts find_backward_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                              const layout::Layout& layout);
+                              const layout::Layout& layout, const MaskTerm* term = nullptr);
+
+// A term as it has to be looked at: whether there may be poison is asked of the whole mask, too.
+struct LookedAtTerm {
+  bool checked = false;
+  plan::ModFacts facts;
+};
+LookedAtTerm look_at(const MaskTerm& term, const Program& program, const Bindings& bound,
+                     const layout::Extent& extent, const layout::Order& order);
 
 }  // namespace treadle::backend::cpu

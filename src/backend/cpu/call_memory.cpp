@@ -59,8 +59,15 @@ bool collides(const BackwardRequest& call) {
   return collision.found();
 }
 
+PlacedResult rows_at(const View& view, bool in_private, DType type) {
+  return {view, in_private || type != view.dtype() || !has_contiguous_rows(view), type};
+}
 PlacedResult rows_at(const View& view, bool in_private) {
-  return {view, in_private || !has_contiguous_rows(view)};
+  return rows_at(view, in_private, view.dtype());
+}
+
+PlacedResult gradient_at(const View& view, DType compute, bool in_private, bool adds_up) {
+  return rows_at(view, in_private, adds_up ? compute : view.dtype());
 }
 
 std::optional<PlacedResult> place(const std::optional<View>& view, bool in_private) {
@@ -81,8 +88,7 @@ ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, boo
       lse_(place(call.results.lse, private_)),
       max_(place(call.results.max, private_)) {}
 
-run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call,
-                                           const layout::Layout& layout) const {
+run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
   const auto view_of = [](const std::optional<PlacedResult>& result) {
     return result ? std::optional<View>(result->view()) : std::nullopt;
   };
@@ -92,9 +98,7 @@ run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call,
           .lse = view_of(lse_),
           .max = view_of(max_),
           .scale = call.scale,
-          .layout = layout,
-          .score_captures = plan::capture_descriptors(score_captures_),
-          .mask_captures = plan::capture_descriptors(call.bound.mask)};
+          .score_captures = plan::capture_descriptors(score_captures_)};
 }
 
 void ForwardMemory::deliver() const {
@@ -104,12 +108,12 @@ void ForwardMemory::deliver() const {
 }
 
 BackwardMemory::BackwardMemory(const BackwardRequest& call, const Program& program,
-                               const Forms& forms, bool may_fail)
+                               const Forms& forms, bool may_fail, bool adds_up)
     : score_captures_(score_memory(forms, call.bound)),
       private_(may_fail || collides(call)),
-      dq_(rows_at(call.results.dq, private_)),
-      dk_(rows_at(call.results.dk, private_)),
-      dv_(rows_at(call.results.dv, private_)),
+      dq_(gradient_at(call.results.dq, call.sizes.compute, private_, adds_up)),
+      dk_(gradient_at(call.results.dk, call.sizes.compute, private_, adds_up)),
+      dv_(gradient_at(call.results.dv, call.sizes.compute, private_, adds_up)),
       captures_(program.derivative, call.results.captures, call.sizes.compute, !private_),
       q_(call.inputs.q),
       k_(call.inputs.k),
@@ -124,8 +128,7 @@ std::vector<plan::CaptureReach> BackwardMemory::reaches() const {
   return reaches;
 }
 
-run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call,
-                                             const layout::Layout& layout) const {
+run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call) const {
   return {.q = q_.view(),
           .out = out_.view(),
           .dout = dout_.view(),
@@ -136,9 +139,7 @@ run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call,
           .dk = dk_.view(),
           .dv = dv_.view(),
           .scale = call.scale,
-          .layout = layout,
           .score_captures = plan::capture_descriptors(score_captures_),
-          .mask_captures = plan::capture_descriptors(call.bound.mask),
           .derivative_captures = plan::capture_descriptors(call.bound.derivative),
           .captured = captures_.sums(),
           .gradient_strides = captures_.strides()};

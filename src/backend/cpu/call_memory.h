@@ -20,9 +20,8 @@ class ForwardMemory {
   ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail);
 
   [[nodiscard]] const run::KeySource& keys() const { return keys_; }
-  // Valid as long as this, the call and the layout are.
-  [[nodiscard]] run::ForwardProblem problem(const ForwardRequest& call,
-                                            const layout::Layout& layout) const;
+  // Valid as long as this and the call are.
+  [[nodiscard]] run::ForwardProblem problem(const ForwardRequest& call) const;
   void deliver() const;
 
  private:
@@ -36,13 +35,13 @@ class ForwardMemory {
 
 class BackwardMemory {
  public:
+  // `adds_up`: passes add to dq, dk and dv, so they are of the compute type until delivered.
   BackwardMemory(const BackwardRequest& call, const Program& program, const Forms& forms,
-                 bool may_fail);
+                 bool may_fail, bool adds_up);
 
   [[nodiscard]] const run::KeySource& keys() const { return keys_; }
   [[nodiscard]] std::vector<plan::CaptureReach> reaches() const;
-  [[nodiscard]] run::BackwardProblem problem(const BackwardRequest& call,
-                                             const layout::Layout& layout) const;
+  [[nodiscard]] run::BackwardProblem problem(const BackwardRequest& call) const;
   void deliver() const;
 
  private:

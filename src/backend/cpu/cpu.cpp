@@ -6,11 +6,11 @@
 #include <algorithm>
 
 #include "backend/cpu/make_cpu.h"
-#include "backend/held_layout.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
 #include "layout/choose.h"
+#include "plan/capture_descriptors.h"
 #include "plan/mod_plan.h"
 #include "run/backward.h"
 #include "run/forward.h"
@@ -46,18 +46,24 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
       program_(std::move(program)),
       forms_(forms_of(program_)),
       target_(target_named(target)),
+      terms_(program_.mask),
       kernels_(process.engine, program_, forms_) {}
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
   const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-  const layout::Mask mask{program_.mask, bound.mask};
   const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
-  const layout::Choice choice = layout::choose_order(mask, extent, weights, workers);
-  const layout::Tiles tiles(choice.order, extent.queries, choice.height);
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build(mask, extent, tiles, workers);
   held->mask = program_.mask.hash();
-  show("runs per tile", held->layout);
+  const auto add = [&](const ir::Graph& graph, std::shared_ptr<const MaskTerm> term) {
+    const layout::Mask mask{graph, backend::memory_of(graph, program_.mask, bound.mask)};
+    const layout::Choice choice = layout::choose_order(mask, extent, weights, workers);
+    const layout::Tiles tiles(choice.order, extent.queries, choice.height);
+    held->passes.push_back({layout::build(mask, extent, tiles, workers), std::move(term)});
+    show("runs per tile", held->passes.back().layout);
+  };
+  for (const std::shared_ptr<const MaskTerm>& term : terms_.find(bound.mask))
+    add(term->graph(look_at(*term, program_, bound, extent, {}).checked), term);
+  if (held->passes.empty()) add(program_.mask, nullptr);
   return Layout(std::move(held));
 }
 
@@ -65,10 +71,10 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
                           const base::Workers& workers) const {
   const layout::Tiles tiles = layout::tiles_for(listed, plan::tile_weights(target_, sizes.compute));
   auto held = std::make_shared<Layout::Held>();
-  held->layout = layout::build({program_.mask, bound.mask}, listed, tiles, workers);
+  held->passes.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
-  show("listed keys per tile", held->layout);
+  show("listed keys per tile", held->passes.front().layout);
   return Layout(std::move(held));
 }
 
@@ -105,8 +111,7 @@ std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   return most;
 }
 
-void Cpu::explain(const Request& call, const layout::Layout& layout,
-                  const run::Poisoned& where) const {
+void Cpu::explain(const Request& call, const Layout::Held& held, const run::Poisoned& where) const {
   run::report({.q = call.inputs.q,
                .k = call.inputs.k,
                .scale = call.scale,
@@ -115,11 +120,17 @@ void Cpu::explain(const Request& call, const layout::Layout& layout,
                .score_memory = call.bound.score_mod,
                .mask = program_.mask,
                .mask_memory = call.bound.mask,
-               .layout = &layout},
+               .layout = &held.passes[where.pass].layout},
               where);
 }
 
-ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
+std::vector<std::int64_t> Cpu::mask_captures(const Request& call, const ForwardKind& kind) const {
+  return plan::capture_descriptors(
+      backend::memory_of(kind.mask.graph(program_), program_.mask, call.bound.mask));
+}
+
+ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
+                         const Layout::Held::Pass& pass) const {
   return {.target = target_,
           .q = call.inputs.q.dtype(),
           .k = call.inputs.k.dtype(),
@@ -128,7 +139,8 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts) const {
           .dim = call.sizes.dim,
           .value_dim = call.sizes.value_dim,
           .score_facts = facts.score,
-          .mask_facts = facts.mask};
+          .mask_facts = facts.mask,
+          .mask = {pass.term, facts.checked_term}};
 }
 
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {

@@ -3,11 +3,14 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/cpu/call_facts.h"
 #include "backend/cpu/kernel_sets.h"
 #include "backend/cpu/process.h"
+#include "backend/cpu/term_finder.h"
+#include "backend/held_layout.h"
 #include "plan/target.h"
 #include "run/poisoned.h"
 
@@ -29,8 +32,11 @@ class Cpu final : public Backend {
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
-  [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts) const;
-  [[noreturn]] void explain(const Request& call, const layout::Layout& layout,
+  [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,
+                                    const Layout::Held::Pass& pass) const;
+  [[nodiscard]] std::vector<std::int64_t> mask_captures(const Request& call,
+                                                        const ForwardKind& kind) const;
+  [[noreturn]] void explain(const Request& call, const Layout::Held& held,
                             const run::Poisoned& where) const;
 
   // Of the score mod and the mask, whatever a call is like.
@@ -40,6 +46,7 @@ class Cpu final : public Backend {
   const Program program_;
   const Forms forms_;
   const plan::Target target_;
+  mutable TermFinder terms_;
   mutable KernelSets kernels_;
 };
 

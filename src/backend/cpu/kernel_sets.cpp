@@ -57,14 +57,14 @@ plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
           .score = forms.score,
           .score_facts = kind.score_facts,
           .masked = variant.masked,
-          .mask = variant.masked ? program.mask : ir::Graph(),
+          .mask = variant.masked ? kind.mask.graph(program) : ir::Graph(),
           .mask_facts = kind.mask_facts,
           .exact_nonfinite = variant.exact_nonfinite};
 }
 
 plan::ModScratch KernelSets::scratch_of(const ForwardKind& kind) const {
   const plan::TilePlan plan = plan_of(kind, plan::most_vectors);
-  plan::ModScratch mods = mod_scratch(plan, program_.mask, kind.mask_facts);
+  plan::ModScratch mods = mod_scratch(plan, kind.mask.graph(program_), kind.mask_facts);
   if (forms_.score.kind != plan::ScoreForm::Kind::plain)
     mods += mod_scratch(plan, forms_.score.graph, kind.score_facts);
   return mods;
@@ -92,12 +92,19 @@ std::shared_ptr<const run::ForwardKernels> KernelSets::make(const ForwardKind& k
                   transpose_spec(tile.plan, kind.dim, kind.dim, false));
     set_transpose(tile.sums_to_rows, engine_,
                   transpose_spec(tile.plan, kind.value_dim, kind.value_dim, true));
+    set_transpose(tile.sums_to_lanes, engine_,
+                  transpose_spec(tile.plan, kind.value_dim, kind.value_dim, false));
+    set(tile.merge, engine_,
+        [spec = plan::MergeSpec{kind.target, kind.compute, tile.plan.width(), kind.value_dim}] {
+          return spec;
+        });
   }
   const DType element = kernels->widest().plan.keys.element;
   set_copy(kernels->load_q, engine_, {kind.target, kind.q, kind.compute, kind.dim});
   set_copy(kernels->load_k, engine_, {kind.target, kind.k, element, kind.dim});
   set_copy(kernels->load_v, engine_, {kind.target, kind.v, element, kind.value_dim});
   set_copy(kernels->store_out, engine_, {kind.target, kind.compute, kind.q, kind.value_dim});
+  set_copy(kernels->copy_sums, engine_, {kind.target, kind.compute, kind.compute, kind.value_dim});
   if (base::dump_wanted(base::Dump::plan)) {
     base::dump(base::Dump::plan, "forward",
                to_text(kind.target) + "\n" + to_text(kernels->widest().plan) + "\n");
@@ -123,15 +130,16 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
   const auto block = [&](run::LazyKernel<plan::BackwardKernelArgs>& kernel, bool masked,
                          bool exact) {
     set(kernel, engine_, [this, kind, plan, masked, exact] {
-      return plan::BackwardKernelSpec{.plan = plan,
-                                      .score = forms_.score,
-                                      .score_facts = kind.forward.score_facts,
-                                      .derivative = program_.derivative,
-                                      .derivative_facts = kind.derivative_facts,
-                                      .masked = masked,
-                                      .mask = masked ? program_.mask : ir::Graph(),
-                                      .mask_facts = kind.forward.mask_facts,
-                                      .exact_nonfinite = exact};
+      return plan::BackwardKernelSpec{
+          .plan = plan,
+          .score = forms_.score,
+          .score_facts = kind.forward.score_facts,
+          .derivative = program_.derivative,
+          .derivative_facts = kind.derivative_facts,
+          .masked = masked,
+          .mask = masked ? kind.forward.mask.graph(program_) : ir::Graph(),
+          .mask_facts = kind.forward.mask_facts,
+          .exact_nonfinite = exact};
     });
   };
   block(kernels->full, false, false);
@@ -162,9 +170,10 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
   copy(kernels->load_k, forward.k, plan.keys.element, forward.dim);
   copy(kernels->load_v, forward.v, plan.keys.element, forward.value_dim);
   copy(kernels->load_out, forward.q, plan.compute, forward.value_dim);
-  copy(kernels->store_dq, plan.compute, forward.q, forward.dim);
-  copy(kernels->store_dk, plan.compute, forward.k, forward.dim);
-  copy(kernels->store_dv, plan.compute, forward.v, forward.value_dim);
+  const auto result = [&](DType type) { return kind.adds_up ? plan.compute : type; };
+  copy(kernels->store_dq, plan.compute, result(forward.q), forward.dim);
+  copy(kernels->store_dk, plan.compute, result(forward.k), forward.dim);
+  copy(kernels->store_dv, plan.compute, result(forward.v), forward.value_dim);
   return kernels;
 }
 

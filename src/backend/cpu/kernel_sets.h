@@ -18,13 +18,28 @@
 
 namespace treadle::backend::cpu {
 
-// Beyond the program: a kind of forward call.
+// The mask that kernels look at: a term of the program's, or all of it.
+struct KernelMask {
+  std::shared_ptr<const MaskTerm> term = nullptr;
+  bool checked = false;
+
+  [[nodiscard]] const ir::Graph& graph(const Program& program) const {
+    return term == nullptr ? program.mask : term->graph(checked);
+  }
+  bool operator==(const KernelMask& other) const {
+    if (term == nullptr || other.term == nullptr) return term == other.term;
+    return term->hash == other.term->hash && checked == other.checked;
+  }
+};
+
+// Beyond the program: a kind of forward call, or of a pass of one.
 struct ForwardKind {
   plan::Target target;
   DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
   std::int64_t dim = 0, value_dim = 0;
   plan::ModFacts score_facts, mask_facts;
   plan::PieceSize mods = {};
+  KernelMask mask = {};
 
   bool operator==(const ForwardKind&) const = default;
 };
@@ -33,6 +48,8 @@ struct BackwardKind {
   ForwardKind forward;
   plan::ModFacts derivative_facts;
   int vectors = 1;  // of all tiles
+  // dq, dk and dv are of the compute type, so that passes can add to them.
+  bool adds_up = false;
 
   bool operator==(const BackwardKind&) const = default;
 };

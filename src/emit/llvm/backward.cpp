@@ -177,9 +177,9 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
   }
   Value* visible = nullptr;
   if (mods.mask) {
-    const ModEmitter::Result seen = mods.mask->pair(pair.v, nullptr).front();
-    visible = build_.splat(seen.value);
-    poison = tile_.visible_poison(poison, visible, seen.poison);
+    const std::vector<ModEmitter::Result> seen = mods.mask->pair(pair.v, nullptr);
+    visible = build_.splat(seen.front().value);
+    poison = tile_.visible_poison(poison, visible, seen.back().poison);
   }
   Value* hidden = build_.numbers(0);
   if (spec_.exact_nonfinite) {

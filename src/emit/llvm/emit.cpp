@@ -6,6 +6,7 @@
 #include "emit/llvm/backward.h"
 #include "emit/llvm/copy.h"
 #include "emit/llvm/forward.h"
+#include "emit/llvm/merge.h"
 #include "emit/llvm/peak.h"
 #include "emit/llvm/reduce.h"
 #include "emit/llvm/transpose.h"
@@ -20,6 +21,7 @@ struct Emit {
   Module operator()(const plan::ReduceSpec& spec) const { return emit_reduce(spec); }
   Module operator()(const plan::CopySpec& spec) const { return emit_copy(spec); }
   Module operator()(const plan::TransposeSpec& spec) const { return emit_transpose(spec); }
+  Module operator()(const plan::MergeSpec& spec) const { return emit_merge(spec); }
   Module operator()(const plan::PeakSpec& spec) const { return emit_peak(spec); }
 };
 

@@ -156,10 +156,10 @@ void ForwardEmitter::apply_mods() {
       Value* poison = nullptr;
       if (score_mod) score = tile_.modified(*score_mod, spec_.score.kind, v, score, poison);
       if (mask) {
-        const ModEmitter::Result seen = mask->pair(v, nullptr).front();
-        Value* visible = build_.splat(seen.value);
+        const std::vector<ModEmitter::Result> seen = mask->pair(v, nullptr);
+        Value* visible = build_.splat(seen.front().value);
         score = hide(score, visible);
-        poison = tile_.visible_poison(poison, visible, seen.poison);
+        poison = tile_.visible_poison(poison, visible, seen.back().poison);
       }
       build_.store(score, address);
       take_maximum(score, v);

@@ -1,0 +1,30 @@
+// Remembers the terms that were asked for last: calls of one kind have the same.
+#include "backend/cpu/term_finder.h"
+
+#include <algorithm>
+
+#include "passes/scalars.h"
+#include "passes/terms.h"
+
+namespace treadle::backend::cpu {
+
+TermFinder::TermFinder(const ir::Graph& mask)
+    : mask_(mask),
+      may_have_terms_(passes::may_have_terms(mask)),
+      has_scalars_(
+          std::ranges::any_of(mask.slots(), [](const ir::Slot& s) { return s.rank == 0; })) {}
+
+MaskTerms TermFinder::find(std::span<const ConstView> memory) {
+  if (!may_have_terms_) return {};
+  const base::Hash now = has_scalars_ ? passes::with_scalars(mask_, memory).hash() : base::Hash();
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_ && last_->first == now) return last_->second;
+  }
+  MaskTerms found = terms_of(mask_, memory);
+  const std::lock_guard lock(mutex_);
+  last_ = {now, found};
+  return found;
+}
+
+}  // namespace treadle::backend::cpu

@@ -1,0 +1,23 @@
+// Scalars, which are captures of rank 0, as the constants that they hold.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "ir/graph.h"
+#include "treadle/view.h"
+
+namespace treadle::passes {
+
+// x % y, x // y, and their forms for powers of two: x & y, x >> y.
+bool divides(ir::Op op);
+
+enum class Scalars : std::uint8_t {
+  all,
+  divisors,  // those that something is divided by
+};
+// The graph with the values of its scalars, simplified. `memory` is bound to its slots.
+ir::Graph with_scalars(const ir::Graph& graph, std::span<const ConstView> memory,
+                       Scalars which = Scalars::all);
+
+}  // namespace treadle::passes

@@ -1,0 +1,124 @@
+// Tiles written as results, or kept as states of rows. Read deliver() first.
+#include "run/forward_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <optional>
+
+#include "run/nonfinite.h"
+
+namespace treadle::run {
+
+template <class F>
+bool ForwardResults<F>::deliver(ForwardTile<F>& tile, bool last_try) const {
+  const bool continues = shared_.order.continues(shared_.number, b_, tile.entry.head);
+  const bool leaves = shared_.order.leaves(shared_.number, b_, tile.entry.head);
+  if (!continues && !leaves) return write(tile, last_try);
+  if (!last_try && !is_clean(tile)) return false;
+  if (continues) merge_rows(tile);
+  if (leaves) {
+    leave_rows(tile);
+  } else {
+    write(tile, true);
+  }
+  return true;
+}
+
+// Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
+// NaN whose origin has to be looked into.
+template <class F>
+bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
+  const TileState<F>& state = tile.total;
+  // Nothing seen, or nothing but -inf: zeros, whatever the values are.
+  const auto sees_nothing = [&](std::int64_t i) {
+    return state.maximum[i] == -std::numeric_limits<F>::infinity();
+  };
+  for (std::int64_t i = 0; i < tile.width(); ++i)
+    room_.factors[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
+  tile.kernels->sums_to_rows(
+      {.source = state.sums, .target = room_.rows, .factors = room_.factors});
+  bool clean = true;
+  for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
+    F* row = room_.rows + i * value_dim_;
+    if (sees_nothing(i)) {
+      clean = clean && state.weight[i] == F{0} &&
+              std::all_of(row, row + value_dim_, [](F x) { return x == F{0}; });
+      std::fill_n(row, value_dim_, F{0});
+    } else {
+      clean = clean && state.weight[i] == state.weight[i] && !has_nan(row, value_dim_);
+    }
+  }
+  if (!clean && !last_try) return false;
+
+  store_rows(shared_.pass.kernels.store_out, room_.rows, value_dim_, problem_.out, b_,
+             tile.entry.head, tile.queries.rows, tile.entry.queries);
+  const auto put = [&](const std::optional<View>& view, auto value_of) {
+    if (!view) return;
+    F* base =
+        static_cast<F*>(view->data()) + b_ * view->stride(0) + tile.entry.head * view->stride(1);
+    for (std::int64_t i = 0; i < tile.entry.queries; ++i)
+      base[tile.queries.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
+  };
+  put(problem_.max,
+      [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
+  put(problem_.lse, [&](std::int64_t i) {
+    const auto maximum = static_cast<double>(state.maximum[i]);
+    if (std::isnan(maximum) || std::isinf(maximum)) return maximum;
+    return (std::ceil(maximum) + std::log2(static_cast<double>(state.weight[i]))) *
+           std::numbers::ln2;
+  });
+  return true;
+}
+
+// Whether there is no NaN in a tile's state whose origin has to be looked into.
+template <class F>
+bool ForwardResults<F>::is_clean(const ForwardTile<F>& tile) const {
+  const TileState<F>& state = tile.total;
+  bool clean =
+      !has_nan(state.weight, tile.width()) && !has_nan(state.sums, tile.width() * value_dim_);
+  for (std::int64_t i = 0; i < tile.width(); ++i) {
+    if (state.maximum[i] != -std::numeric_limits<F>::infinity()) continue;
+    clean = clean && state.weight[i] == F{0};
+    for (std::int64_t d = 0; d < value_dim_; ++d)
+      clean = clean && state.sums[d * tile.width() + i] == F{0};
+  }
+  return clean;
+}
+
+// The rows of a tile's head.
+template <class F>
+RowStates<F> ForwardResults<F>::rows_of(const ForwardTile<F>& tile) const {
+  Carver carver(shared_.rows);
+  const layout::Extent& extent = shared_.pass.layout.extent();
+  const std::int64_t queries = extent.queries.count();
+  return RowStates<F>::carve(carver, extent.batch * extent.heads * queries, value_dim_)
+      .from((b_ * extent.heads + tile.entry.head) * queries, value_dim_);
+}
+
+// What passes before found joins the tile's state.
+template <class F>
+void ForwardResults<F>::merge_rows(ForwardTile<F>& tile) const {
+  // Lanes without a query repeat the last one.
+  find_rows(rows_of(tile), shared_.pass.kernels.copy_sums, tile.part, room_.rows, tile.queries.rows,
+            tile.width(), value_dim_);
+  std::fill_n(room_.factors, tile.width(), F{1});
+  tile.kernels->sums_to_lanes(
+      {.source = room_.rows, .target = tile.part.sums, .factors = room_.factors});
+  tile.merge(tile.part);
+}
+
+template <class F>
+void ForwardResults<F>::leave_rows(const ForwardTile<F>& tile) const {
+  std::fill_n(room_.factors, tile.width(), F{1});
+  tile.kernels->sums_to_rows(
+      {.source = tile.total.sums, .target = room_.rows, .factors = room_.factors});
+  keep_rows(rows_of(tile), shared_.pass.kernels.copy_sums, tile.total, room_.rows,
+            tile.queries.rows, tile.entry.queries, value_dim_);
+}
+
+template class ForwardResults<float>;
+template class ForwardResults<double>;
+
+}  // namespace treadle::run

@@ -1,0 +1,58 @@
+// Looks which lists of runs are empty.
+#include "run/pass_order.h"
+
+namespace treadle::run {
+namespace {
+
+bool has_keys(const layout::Layout& layout, std::int64_t b, std::int64_t h) {
+  for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile)
+    if (!layout.runs(b, h, tile).empty()) return true;
+  return false;
+}
+
+}  // namespace
+
+PassOrder::PassOrder(std::span<const layout::Layout* const> passes)
+    : single_(passes.size() == 1), count_(passes.size()) {
+  if (single_) return;
+  const layout::Extent& extent = passes.front()->extent();
+  heads_ = extent.heads;
+  lists_ = extent.batch * extent.heads;
+  works_.resize(count_ * static_cast<std::size_t>(lists_));
+  for (std::int64_t b = 0; b < extent.batch; ++b) {
+    for (std::int64_t h = 0; h < extent.heads; ++h) {
+      int workers = 0;
+      for (std::size_t pass = 0; pass < count_; ++pass) {
+        const layout::Layout& layout = *passes[pass];
+        // What is the same for all is looked at once.
+        const std::int64_t like_b = layout.per_batch() ? b : 0, like_h = layout.per_head() ? h : 0;
+        works_[at(pass, b, h)] =
+            like_b == b && like_h == h ? has_keys(layout, b, h) : works_[at(pass, like_b, like_h)];
+        workers += works_[at(pass, b, h)];
+      }
+      has_states_ = has_states_ || workers > 1;
+    }
+  }
+  // When nobody copies entries any more.
+  for (std::int64_t b = 0; b < extent.batch; ++b) {
+    for (std::int64_t h = 0; h < extent.heads; ++h) {
+      bool any = false;
+      for (std::size_t pass = 0; pass < count_; ++pass) any = any || works_[at(pass, b, h)] != 0;
+      if (!any) works_[at(count_ - 1, b, h)] = 1;
+    }
+  }
+}
+
+bool PassOrder::continues(std::size_t pass, std::int64_t b, std::int64_t h) const {
+  for (std::size_t earlier = 0; !single_ && earlier < pass; ++earlier)
+    if (works(earlier, b, h)) return true;
+  return false;
+}
+
+bool PassOrder::leaves(std::size_t pass, std::int64_t b, std::int64_t h) const {
+  for (std::size_t later = pass + 1; !single_ && later < count_; ++later)
+    if (works(later, b, h)) return true;
+  return false;
+}
+
+}  // namespace treadle::run
