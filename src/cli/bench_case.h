@@ -31,7 +31,7 @@ struct Measured {
 };
 
 struct BenchCase {
-  std::string name;  // begins with its kind: forward-, backward-, decode-, layout-, compile-
+  std::string name;  // begins with its kind (forward-, ..., compile-) or with sparse-
   std::string kind;
   std::function<Measured(Executor&)> run;
 };
@@ -39,6 +39,7 @@ struct BenchCase {
 std::vector<BenchCase> forward_cases();
 std::vector<BenchCase> listed_cases();
 std::vector<BenchCase> backward_cases();
+std::vector<BenchCase> sparse_cases();
 std::vector<BenchCase> layout_cases();
 std::vector<BenchCase> compile_cases();
 

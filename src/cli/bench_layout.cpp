@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/bench_case.h"
+#include "cli/bench_masks.h"
 #include "ir/interpret.h"
 #include "ir/parse.h"
 #include "layout/choose.h"
@@ -112,9 +113,6 @@ Measured measure_build(const OwnedMask& owned, std::int64_t length, Executor& ex
   return measured;
 }
 
-constexpr const char* strided_text = "q >= kv && (q - kv) % 128 == 0";
-constexpr const char* fixed_text = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
-
 // Choosing the order and building with it.
 Measured measure_choice(const char* text, std::int64_t length, Executor& executor) {
   const OwnedMask owned = mask_of(text);
@@ -198,6 +196,11 @@ std::vector<BenchCase> layout_cases() {
   }
   add("strided-64k", [](Executor& e) { return measure_choice(strided_text, 65536, e); });
   add("fixed-64k", [](Executor& e) { return measure_choice(fixed_text, 65536, e); });
+  for (const auto& [suffix, length] : {std::pair{"64k", 1 << 16}, {"1m", 1 << 20}}) {
+    add(fmt::format("local-or-strided-{}", suffix), [length = length](Executor& e) {
+      return measure_choice(local_or_strided_text, length, e);
+    });
+  }
   add("strided-waste", [](Executor& e) { return measure_waste(strided_text, true, e); });
   add("fixed-waste", [](Executor& e) { return measure_waste(fixed_text, false, e); });
   add("dense-50", [](Executor& e) { return measure_dense(0.5, e); });

@@ -39,9 +39,10 @@ class DirectRun {
   // From now on mods of so many nodes are cut.
   void cut(const plan::PieceSize& size) { kind_.mods = size; }
 
-  [[nodiscard]] layout::Layout build(const layout::Extent& extent, std::int64_t height) const {
+  [[nodiscard]] layout::Layout build(const layout::Extent& extent, std::int64_t height,
+                                     const layout::Order& order = {}) const {
     return layout::build({stages_.program.mask, bound_.mask}, extent,
-                         layout::Tiles({}, extent.queries, height), *serial_executor());
+                         layout::Tiles(order, extent.queries, height), *serial_executor());
   }
   [[nodiscard]] plan::TilePlan plan(int vectors) const {
     return backend::cpu::plan_of(kind_, vectors);

@@ -10,6 +10,7 @@
 #include "plan/chunks.h"
 #include "random_mods.h"
 #include "run/backward.h"
+#include "run/query_sum.h"
 #include "run/sum_tree.h"
 
 namespace treadle {
@@ -184,7 +185,21 @@ std::vector<float> by_definition(const std::vector<std::vector<float>>& leaves) 
   return level.empty() ? std::vector<float>() : level.front();
 }
 
-// What docs/numerics.md says it takes.
+// The next two: what docs/numerics.md says the tree takes.
+TEST(SumTree, OfSixtyFourThousandTokensIsSmall) {
+  constexpr std::int64_t tokens = 1 << 16, half_megabyte = 1 << 19;  // dK and dV of a chunk
+  for (const auto& [target, times] : {std::pair("icelake-server", 5), std::pair("haswell", 6)}) {
+    const plan::TilePlan plan = plan::plan_tile(plan::find_target(target), DType::f32, 64, 64, 3);
+    const std::int64_t leaves = tokens / plan.width() / plan::tiles_per_leaf(plan);
+    const std::int64_t bytes = run::measured([&](run::Carver& carver) {
+      for (int sum = 0; sum < 2; ++sum)
+        run::QuerySum<float>().carve(carver, plan, 64, plan::longest_chunk(tokens), leaves);
+    });
+    EXPECT_GE(bytes, times * half_megabyte) << target;
+    EXPECT_LE(bytes, (times + 0.5) * half_megabyte) << target;
+  }
+}
+
 TEST(SumTree, OfAMillionTokensIsSmall) {
   for (const char* target : {"haswell", "icelake-server"}) {
     const plan::TilePlan plan = plan::plan_tile(plan::find_target(target), DType::f32, 128, 128, 3);

@@ -204,30 +204,37 @@ TEST(KeySources, PiecesHaveTheBitsOfTheWhole) {
 }
 
 // However many keys come after those that a row sees: borders of partial sums follow from positions
-// alone. Rows on both sides of every kind of border.
+// alone. Rows and their gradients on both sides of every kind of border.
 TEST(Positions, LaterKeysChangeNothing) {
   Options options;
   options.score_mod = [](Score s, Index, Index, Index q, Index kv) { return s + 1e-4 * (kv - q); };
   options.mask = mods::causal();
-  constexpr std::int64_t longest = 140'000;
-  const Tensor k = random_tensor(2, DType::f32, {1, 1, longest, dim});
-  const Tensor v = random_tensor(3, DType::f32, {1, 1, longest, value_dim});
+  constexpr std::int64_t longest = 140'000, narrow = 4;
+  const Tensor k = random_tensor(2, DType::f32, {1, 1, longest, narrow});
+  const Tensor v = random_tensor(3, DType::f32, {1, 1, longest, narrow});
+  const Tensor q = random_tensor(4, DType::f32, {1, 1, 5, narrow});
+  const Tensor dout = random_tensor(5, DType::f32, {1, 1, 5, narrow});
+  DirectRun run(options, DType::f32, narrow, narrow);
+  run::Scratch scratch;
   for (const std::int64_t n :
        {5, 1024, 1025, 3000, 65'536, 65'540, 67'584, 67'590, 131'072, 131'075}) {
-    const Tensor q = random_tensor(4, DType::f32, {1, 1, 5, dim});
-    DirectRun run(options, DType::f32, dim, value_dim);
-    run::Scratch scratch;
     std::optional<Rows> expected;
+    std::optional<Tensor> expected_dq;
     for (const std::int64_t length : {n, n + 1, n + 700, n + 5000, longest}) {
-      const Tensor some_k = part(k, length), some_v = part(v, length);
-      const ConstView keys = some_k, values = some_v;
+      const ConstView keys(k.view().data(), DType::f32, {1, 1, length, narrow}, k.view().strides());
+      const ConstView values(v.view().data(), DType::f32, {1, 1, length, narrow},
+                             v.view().strides());
       const run::TensorKeys source(keys, values);
       layout::Extent extent{1, 1, 5, length};
       extent.queries = {n - 5, n};
-      const Rows got = run.forward(q, source, run.build(extent, 24), scratch,
-                                   *tbb_executor(length == n ? 1 : 3));
+      const auto executor = tbb_executor(length == n ? 1 : 3);
+      const layout::Layout layout = run.build(extent, 24);
+      const Rows got = run.forward(q, source, layout, scratch, *executor);
       if (!expected) expected = {got.out.clone(), got.lse.clone(), got.max.clone()};
       EXPECT_TRUE(test::same_rows(got, *expected)) << n << " of " << length;
+      const Tensor dq = run.backward(q, source, got, dout, layout, scratch, *executor).dq;
+      if (!expected_dq) expected_dq = dq.clone();
+      EXPECT_TRUE(test::same_bits(dq, *expected_dq)) << n << " of " << length;
     }
   }
 }
