@@ -368,12 +368,12 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
       plan::vectors_for(plan.target, plan.compute, shared.problem.layout.tiles().height());
   const ForwardKernels::OfTile& widest = shared.kernels.tile(
       std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
-  // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.problem.layout.most_runs(),
-                                     plan::longest_chunk(shared.problem.layout.extent().keys));
+  // Every piece has a key; those of a tile do not overlap.
+  const std::int64_t pieces = std::min(shared.problem.layout.most_pieces(),
+                                       plan::longest_chunk(shared.problem.layout.extent().keys));
   return {.bytes = static_cast<std::size_t>(
               scratch_of(shared.kernels.compute, widest, most->count, shared.kernels.mods)),
-          .wanted = static_cast<std::size_t>(most->count * runs),
+          .wanted = static_cast<std::size_t>(most->count * pieces),
           .block = static_cast<std::size_t>(widest.plan.key_block)};
 }
 
