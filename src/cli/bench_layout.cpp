@@ -78,9 +78,9 @@ void check(const Mask& mask, const Layout& layout) {
     const std::int64_t keys = layout.extent().keys.count();
     const std::int64_t zero = 0;
     std::vector<char> inside(static_cast<std::size_t>(keys));
-    for (const layout::Run& run : layout.runs(0, 0, tile)) {
-      std::fill(inside.begin() + run.begin(), inside.begin() + run.end(), run.full() ? 2 : 1);
-    }
+    layout::for_each_piece(layout.runs(0, 0, tile), [&](layout::Range piece, bool full) {
+      std::fill(inside.begin() + piece.begin, inside.begin() + piece.end, full ? 2 : 1);
+    });
     for (std::int64_t key = 0; key < keys; key += std::max<std::int64_t>(keys / 997, 1)) {
       std::vector<std::int64_t> q;
       for (std::int64_t i = 0; i < tiles.size(tile); ++i) q.push_back(tiles.query(tile, i));

@@ -16,17 +16,17 @@ std::vector<BlockKind> block_kinds(const Layout& layout, std::int64_t b, std::in
   for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
     const bool whole_rows = tiles.size(tile) == tiles.height();
     BlockKind* row = kinds.data() + tile * width;
-    for (const Run& run : layout.runs(b, h, tile)) {
-      for (std::int64_t block = run.begin() / key_block; block * key_block < run.end(); ++block) {
+    for_each_piece(layout.runs(b, h, tile), [&](Range seen, bool full) {
+      for (std::int64_t block = seen.begin / key_block; block * key_block < seen.end; ++block) {
         const std::int64_t begin = block * key_block;
         const std::int64_t end = begin + key_block;
-        // Neighbouring full runs are one run, so a full block lies in a single one.
-        const bool covered = run.full() && run.begin() <= begin && std::min(end, keys) <= run.end();
+        // Neighbouring full pieces are one piece, so a full block lies in a single one.
+        const bool covered = full && seen.begin <= begin && std::min(end, keys) <= seen.end;
         const bool whole = whole_rows && end <= keys;
         row[block] =
             covered && (whole || tails == Tails::cut) ? BlockKind::full : BlockKind::partial;
       }
-    }
+    });
   }
   return kinds;
 }

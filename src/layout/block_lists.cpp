@@ -110,14 +110,14 @@ void check_whole_blocks(const Selection& listed, const BlockListOptions& options
     for (std::int64_t h = 0; h < (listed.per_head() ? extent.heads : 1); ++h) {
       for (std::int64_t i = 0; i < listed.query_blocks(); ++i) {
         const auto runs = listed.runs(b, h, i);
-        for (const Run& run : runs) {
-          if (is_border(run.begin()) && is_border(run.end())) continue;
+        for_each_piece(runs, [&](Range piece, bool) {
+          if (is_border(piece.begin) && is_border(piece.end)) return;
           base::fail(
               "block_lists: batch {}, head {}, query block {} of the layout lists keys {} up to "
               "{}; "
               "blocks of {} keys cannot say so",
-              b, h, i, run.begin(), run.end(), options.key_block);
-        }
+              b, h, i, piece.begin, piece.end, options.key_block);
+        });
         const std::int64_t next = (i + 1) * listed.query_block();
         if (next >= queries || next % options.query_block == 0) continue;
         if (!std::ranges::equal(runs, listed.runs(b, h, i + 1))) {

@@ -71,16 +71,24 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
   workers_.check();
   const std::int64_t begin = listed.front().begin();
   const std::int64_t end = listed.back().end();
-  if (listed.size() == 1) {
-    if (listed[0].full()) return append(runs, begin, end, true);
+  const Run& only = listed.front();
+  if (listed.size() == 1 && only.full()) return append(runs, only);
+  if (listed.size() == 1 && only.count() == 1)
     return classify(tiles, b, h, tile, tile, begin, end, {&runs, 1});
-  }
   box_.b.low = b;
   box_.h.low = h;
   box_.q = tiles.axis(tile);
   box_.kv = {.low = begin, .count = end - begin};
   const Truth truth = bounds_.truth(box_);
   if (truth == Truth::unsure && end - begin > leaf_keys) {
+    if (listed.size() == 1) {
+      const std::int64_t pieces = only.count() / 2;
+      const Run lower = only.pieces(0, pieces);
+      const Run upper = only.pieces(pieces, only.count() - pieces);
+      classify_listed(tiles, b, h, tile, {&lower, 1}, runs);
+      classify_listed(tiles, b, h, tile, {&upper, 1}, runs);
+      return;
+    }
     const std::size_t half = listed.size() / 2;
     classify_listed(tiles, b, h, tile, listed.first(half), runs);
     classify_listed(tiles, b, h, tile, listed.subspan(half), runs);
@@ -90,16 +98,13 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
   if (truth == Truth::always) seen.emplace_back(begin, end, true);
   if (truth == Truth::unsure) settle(tiles, tile, begin, end, tiles.size(tile) - 1, seen);
   auto next = seen.begin();
-  for (const Run& run : listed) {
-    if (run.full()) {
-      append(runs, run.begin(), run.end(), true);
-      continue;
+  for_each_piece(listed, [&](Range piece, bool full) {
+    if (full) return append(runs, piece.begin, piece.end, true);
+    while (next != seen.end() && next->end() <= piece.begin) ++next;
+    for (auto at = next; at != seen.end() && at->begin() < piece.end; ++at) {
+      for (const Run& part : RunPart(*at, piece.begin, piece.end)) append(runs, part);
     }
-    while (next != seen.end() && next->end() <= run.begin()) ++next;
-    for (auto at = next; at != seen.end() && at->begin() < run.end(); ++at) {
-      append(runs, std::max(at->begin(), run.begin()), std::min(at->end(), run.end()), at->full());
-    }
-  }
+  });
 }
 
 // Asks every `step`-th query. Where they disagree, the column is partial. Where they agree a bound

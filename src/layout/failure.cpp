@@ -15,11 +15,11 @@ namespace {
 
 std::vector<std::int64_t> partial_keys(std::span<const Run> runs) {
   std::vector<std::int64_t> keys;
-  for (const Run& run : runs) {
-    if (run.full()) continue;
-    keys.resize(keys.size() + static_cast<std::size_t>(run.length()));
-    std::iota(keys.end() - run.length(), keys.end(), run.begin());
-  }
+  for_each_piece(runs, [&](Range piece, bool full) {
+    if (full) return;
+    keys.resize(keys.size() + static_cast<std::size_t>(piece.count()));
+    std::iota(keys.end() - piece.count(), keys.end(), piece.begin);
+  });
   return keys;
 }
 

@@ -28,15 +28,6 @@ void check_extent(const Extent& extent) {
   check(extent.keys, "keys");
 }
 
-void append(std::vector<Run>& runs, std::int64_t begin, std::int64_t end, bool full) {
-  if (begin >= end) return;
-  if (!runs.empty() && runs.back().end() == begin && runs.back().full() == full) {
-    runs.back() = Run(runs.back().begin(), end, full);
-  } else {
-    runs.emplace_back(begin, end, full);
-  }
-}
-
 Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
                const std::vector<std::vector<Run>>& runs)
     : extent_(extent), tiles_(std::move(tiles)), per_batch_(per_batch), per_head_(per_head) {
@@ -54,7 +45,9 @@ Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
   for (const auto& list : runs) {
     runs_.insert(runs_.end(), list.begin(), list.end());
     offsets_.push_back(static_cast<std::uint32_t>(runs_.size()));
-    most_runs_ = std::max(most_runs_, static_cast<std::int64_t>(list.size()));
+    std::int64_t pieces = 0;
+    for (const Run& run : list) pieces += run.count();
+    most_pieces_ = std::max(most_pieces_, pieces);
   }
   has_full_ = std::ranges::any_of(runs_, &Run::full);
   has_partial_ = !std::ranges::all_of(runs_, &Run::full);
@@ -113,10 +106,7 @@ std::string to_text(const Layout& layout, std::int64_t most_tiles) {
         const passes::Axis& axis = tiles.axis(tile);
         text += fmt::format("tile {}, {} queries from {} in steps of {}:", tile, tiles.size(tile),
                             axis.low, axis.step);
-        for (const Run& run : layout.runs(b, h, tile)) {
-          text +=
-              fmt::format(" [{}, {}) {}", run.begin(), run.end(), run.full() ? "full" : "partial");
-        }
+        for (const Run& run : layout.runs(b, h, tile)) text += fmt::format(" {}", to_text(run));
         text += '\n';
       }
     }

@@ -1,11 +1,12 @@
 // A Layout: for each tile of queries, the runs of keys it has to look at.
 //
-//   for (const Run& run : layout.runs(b, h, tile))
-//     run.begin(), run.end(), run.full()     // keys; whether all queries of the tile see them
+//   for_each_piece(layout.runs(b, h, tile), [&](Range keys, bool full) {
+//     ...                               // whether all queries of the tile see these keys
+//   });
 //
 // Exact at the grain of single columns: a column is in a run iff some query of the tile sees it,
-// and it is in a full run iff all do. Runs ascend, and neighbours differ in kind or are apart, so
-// equal masks give equal layouts. A layout depends on lengths and on the contents of captures; it
+// and it is in a full run iff all do. Runs are packed as append() does it (layout/run.h), so equal
+// masks give equal layouts. A layout depends on lengths and on the contents of captures; it
 // is a value to be held and reused as long as those stay.
 #pragma once
 
@@ -15,25 +16,9 @@
 #include <vector>
 
 #include "layout/order.h"
+#include "layout/run.h"
 
 namespace treadle::layout {
-
-class Run {
- public:
-  Run(std::int64_t begin, std::int64_t end, bool full)
-      : begin_(static_cast<std::uint32_t>(begin)),
-        end_(static_cast<std::uint32_t>(end) | (full ? full_bit : 0u)) {}
-
-  [[nodiscard]] std::int64_t begin() const { return begin_; }
-  [[nodiscard]] std::int64_t end() const { return end_ & ~full_bit; }
-  [[nodiscard]] std::int64_t length() const { return end() - begin(); }
-  [[nodiscard]] bool full() const { return (end_ & full_bit) != 0; }
-  bool operator==(const Run&) const = default;
-
- private:
-  static constexpr std::uint32_t full_bit = 1u << 31;  // lengths are below 2^31
-  std::uint32_t begin_, end_;
-};
 
 // Batches and heads are counted; queries and keys are positions, as masks see them.
 struct Extent {
@@ -45,9 +30,6 @@ struct Extent {
 
 // Throws treadle::Error for what no layout can have.
 void check_extent(const Extent& extent);
-
-// Appends to a list of runs, joining neighbours of one kind.
-void append(std::vector<Run>& runs, std::int64_t begin, std::int64_t end, bool full);
 
 class Layout {
  public:
@@ -69,8 +51,8 @@ class Layout {
   // Whether there are runs of either kind.
   [[nodiscard]] bool has_full() const { return has_full_; }
   [[nodiscard]] bool has_partial() const { return has_partial_; }
-  // How many runs a tile has at most.
-  [[nodiscard]] std::int64_t most_runs() const { return most_runs_; }
+  // How many pieces of runs a tile has at most.
+  [[nodiscard]] std::int64_t most_pieces() const { return most_pieces_; }
 
   // Pairs inside runs, over all batches and heads.
   [[nodiscard]] std::int64_t run_pairs() const;
@@ -83,7 +65,7 @@ class Layout {
   Tiles tiles_;
   bool per_batch_ = false, per_head_ = false;
   bool has_full_ = false, has_partial_ = false;
-  std::int64_t most_runs_ = 0;
+  std::int64_t most_pieces_ = 0;
   std::vector<std::uint32_t> offsets_;  // where each list begins in runs_; one more at the end
   std::vector<Run> runs_;
 };

@@ -45,10 +45,12 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, const base::W
           continue;
         }
         // A key at a time: the columns of a scattered mask together could be as large as the mask.
-        for (std::int64_t key = part.begin(); key < part.end(); ++key) {
-          run({.b = {&b, 1}, .h = {&h, 1}, .q = q, .kv = {&key, 1}}, tiles.size(tile));
-          count += std::ranges::count(run.booleans(0), 1);
-        }
+        for_each_piece({&part, 1}, [&](Range keys, bool) {
+          for (std::int64_t key = keys.begin; key < keys.end; ++key) {
+            run({.b = {&b, 1}, .h = {&h, 1}, .q = q, .kv = {&key, 1}}, tiles.size(tile));
+            count += std::ranges::count(run.booleans(0), 1);
+          }
+        });
       }
       visible += count;
     });
@@ -63,13 +65,13 @@ double block_density(const Mask& mask, const Extent& extent, std::int64_t block,
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
     for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
       std::int64_t done = 0;  // keys before this one belong to blocks that are counted
-      for (const Run& run : layout.runs(b, h, tile)) {
-        const std::int64_t begin = std::max(done, run.begin() / block * block);
+      for_each_piece(layout.runs(b, h, tile), [&](Range keys, bool) {
+        const std::int64_t begin = std::max(done, keys.begin / block * block);
         const std::int64_t end =
-            std::min((run.end() + block - 1) / block * block, extent.keys.count());
+            std::min((keys.end + block - 1) / block * block, extent.keys.count());
         pairs += std::max<std::int64_t>(end - begin, 0) * layout.tiles().size(tile);
         done = std::max(done, end);
-      }
+      });
     }
   });
   const std::int64_t all = layout.all_pairs();

@@ -20,7 +20,7 @@ using base::at;
 using layout::blocks_of;
 using layout::Layout;
 using layout::Mask;
-using layout::Run;
+using layout::Range;
 
 using Words = std::vector<std::uint64_t>;
 
@@ -55,27 +55,28 @@ class PairReader {
       for (std::int64_t i = 0; i < layout_.tiles().size(tile); ++i) {
         const std::int64_t q = layout_.tiles().query(tile, i);
         if (q / size_ != row) continue;
-        for (const Run& run : layout_.runs(0, head_, tile)) add(words, q, run);
+        layout::for_each_piece(layout_.runs(0, head_, tile),
+                               [&](Range keys, bool full) { add(words, q, keys, full); });
       }
     }
     return words;
   }
 
  private:
-  void add(Words& words, std::int64_t q, const Run& run) {
-    if (!run.full()) ask(q, run);
-    for (std::int64_t kv = run.begin(); kv < run.end(); ++kv) {
-      const bool visible = run.full() || run_.booleans(0)[at(kv - run.begin())] != 0;
+  void add(Words& words, std::int64_t q, Range keys, bool full) {
+    if (!full) ask(q, keys);
+    for (std::int64_t kv = keys.begin; kv < keys.end; ++kv) {
+      const bool visible = full || run_.booleans(0)[at(kv - keys.begin)] != 0;
       words[at(kv / size_ * size_ + q % size_)] |= static_cast<std::uint64_t>(visible)
                                                    << (kv % size_);
     }
   }
 
-  void ask(std::int64_t q, const Run& run) {
+  void ask(std::int64_t q, Range keys) {
     keys_.clear();
-    for (std::int64_t kv = run.begin(); kv < run.end(); ++kv) keys_.push_back(kv);
+    for (std::int64_t kv = keys.begin; kv < keys.end; ++kv) keys_.push_back(kv);
     const std::int64_t batch = 0;
-    run_({.b = {&batch, 1}, .h = {&head_, 1}, .q = {&q, 1}, .kv = keys_}, run.length());
+    run_({.b = {&batch, 1}, .h = {&head_, 1}, .q = {&q, 1}, .kv = keys_}, keys.count());
     const auto poison = run_.poison(0);
     const auto failed = std::ranges::find_if(poison, [](auto p) { return p != 0; });
     if (failed == poison.end()) return;

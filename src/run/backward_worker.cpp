@@ -116,9 +116,7 @@ BackwardTile<F> BackwardWorker<F>::tile_of(std::int64_t entry) const {
 
 template <class F>
 bool BackwardWorker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
-  const auto reaches = std::ranges::partition_point(
-      tile.runs, [&](const layout::Run& run) { return run.end() <= task_.keys.begin; });
-  return tile.entry.queries > 0 && reaches != tile.runs.end() && reaches->begin() < task_.keys.end;
+  return tile.entry.queries > 0 && reaches(tile.runs, task_.keys.begin, task_.keys.end);
 }
 
 // A tile's P and dS for the current block; places it does not look at are zero. Returns a range
@@ -340,10 +338,10 @@ WorkspaceNeed workspace_need(const BackwardShared<F>& shared) {
     TaskGradients<F>(shared.kernels, shared.problem, shared.captured)
         .carve(carver, leaves_of(shared));
   });
-  // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.pass.layout.most_runs(), keys);
+  // Every piece has a key; those of a tile do not overlap.
+  const std::int64_t pieces = std::min(shared.pass.layout.most_pieces(), keys);
   return {.bytes = static_cast<std::size_t>(bytes),
-          .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * runs),
+          .wanted = static_cast<std::size_t>(plan::tiles_per_backward_group(plan) * pieces),
           .block = static_cast<std::size_t>(plan.key_block)};
 }
 

@@ -6,13 +6,15 @@
 #include <span>
 #include <vector>
 
-#include "layout/layout.h"
+#include "layout/run.h"
 
 namespace treadle::run {
 
-// Keys begin .. end of a block, the first of them at place `place` of the block.
+// Keys of a block, the first of them at place `place` of the block and the others after it. That
+// the run says full or partial means nothing here.
 struct Segment {
-  std::int64_t begin = 0, end = 0, place = 0;
+  layout::Run keys;
+  std::int64_t place = 0;
 };
 
 // Places begin .. end of a block that a tile has to look at, all full or all partial.
@@ -28,11 +30,15 @@ struct BlockLists {
   std::vector<BlockRun> runs;   // what one tile looks at in it
 };
 
-// Adds the parts of runs inside begin .. end.
+// Whether a key of the runs is inside begin .. end.
+bool reaches(std::span<const layout::Run> runs, std::int64_t begin, std::int64_t end);
+
+// Adds the parts of runs inside begin .. end; as many segments as these have pieces, at most.
 void add_wanted(std::vector<Segment>& wanted, std::span<const layout::Run> runs, std::int64_t begin,
                 std::int64_t end);
 
-// Sorts and joins, so that every key is there once. Returns how many there are.
+// Sorts and joins, so that every key is there once, and each segment ends before the next begins.
+// Returns how many keys there are. The list never holds more segments than it had pieces.
 std::int64_t join(std::vector<Segment>& wanted);
 
 // The places of a block that the runs cover, ascending, neighbours of one kind joined. Runs before

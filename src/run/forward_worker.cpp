@@ -300,12 +300,12 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
       plan::vectors_for(plan.target, plan.compute, shared.pass.layout.tiles().height());
   const ForwardKernels::OfTile& widest = shared.pass.kernels.tile(
       std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
-  // Every run has a key; those of a tile do not overlap.
-  const std::int64_t runs = std::min(shared.pass.layout.most_runs(),
-                                     plan::longest_chunk(shared.pass.layout.extent().keys));
+  // Every piece has a key; those of a tile do not overlap.
+  const std::int64_t pieces = std::min(shared.pass.layout.most_pieces(),
+                                       plan::longest_chunk(shared.pass.layout.extent().keys));
   return {.bytes = static_cast<std::size_t>(scratch_of(shared.pass.kernels.compute, widest,
                                                        most->count, shared.pass.kernels.mods)),
-          .wanted = static_cast<std::size_t>(most->count * runs),
+          .wanted = static_cast<std::size_t>(most->count * pieces),
           .block = static_cast<std::size_t>(widest.plan.key_block)};
 }
 

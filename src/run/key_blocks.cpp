@@ -28,10 +28,11 @@ KeyBlocks<F>::KeyBlocks(const KeySource& source, const plan::TilePlan& plan,
 template <class F>
 typename KeyBlocks<F>::Wanted KeyBlocks<F>::start() {
   Wanted wanted;
-  for (const Segment& segment : lists_.wanted) wanted.sum += segment.end - segment.begin;
+  for (const Segment& segment : lists_.wanted) wanted.sum += segment.keys.length();
   wanted.keys = join(lists_.wanted);
   segment_ = 0;
-  if (!lists_.wanted.empty()) at_ = lists_.wanted.front().begin;
+  piece_ = 0;
+  if (!lists_.wanted.empty()) at_ = lists_.wanted.front().keys.begin();
   return wanted;
 }
 
@@ -42,21 +43,47 @@ const KeyRows& KeyBlocks<F>::rows_at(std::int64_t position) {
   return rows_;
 }
 
-// The next so many keys of the current segment join the block.
+// So many keys join the block, which come next in the current segment and in the current piece of
+// rows.
 template <class F>
-void KeyBlocks<F>::take(std::int64_t keys) {
-  if (!lists_.block.empty() && lists_.block.back().end == at_) {  // of another piece of rows
-    lists_.block.back().end += keys;
+void KeyBlocks<F>::take(const layout::Run& run) {
+  std::vector<Segment>& block = lists_.block;
+  const bool goes_on = !block.empty() && block.back().keys.count() == 1 && run.count() == 1 &&
+                       block.back().keys.end() == run.begin();
+  if (goes_on) {  // in another piece of rows
+    block.back().keys = layout::Run(block.back().keys.begin(), run.end(), false);
   } else {
-    lists_.block.push_back({at_, at_ + keys, now_.count});
+    block.push_back({run, now_.count});
   }
-  for (std::int64_t i = 0; i < keys; ++i)
-    room_.positions[now_.count + i] = static_cast<std::int32_t>(at_ + i);
-  now_.count += keys;
-  at_ += keys;
-  if (at_ < lists_.wanted[segment_].end) return;
-  ++segment_;
-  if (segment_ < lists_.wanted.size()) at_ = lists_.wanted[segment_].begin;
+  std::int32_t* position = room_.positions + now_.count;
+  layout::for_each_piece({&run, 1}, [&](layout::Range keys, bool) {
+    for (std::int64_t key = keys.begin; key < keys.end; ++key)
+      *position++ = static_cast<std::int32_t>(key);
+  });
+  now_.count += run.length();
+
+  const layout::Run& wanted = lists_.wanted[segment_].keys;
+  at_ = run.end();
+  piece_ += run.count() - 1;
+  if (at_ < wanted.piece(piece_).end) return;
+  if (++piece_ == wanted.count()) {
+    ++segment_;
+    piece_ = 0;
+  }
+  if (segment_ < lists_.wanted.size()) at_ = lists_.wanted[segment_].keys.piece(piece_).begin;
+}
+
+// At most so many keys: as many whole pieces as there is room for, or a part of one.
+template <class F>
+void KeyBlocks<F>::take(std::int64_t most) {
+  const layout::Run& wanted = lists_.wanted[segment_].keys;
+  const std::int64_t rows_end = rows_at(at_).end;
+  if (at_ == wanted.piece(piece_).begin) {
+    const std::int64_t pieces =
+        std::min(most / wanted.width(), wanted.pieces_before(rows_end) - piece_);
+    if (pieces > 0) return take(wanted.pieces(piece_, pieces));
+  }
+  take(layout::Run(at_, std::min({piece_end(), at_ + most, rows_end}), false));
 }
 
 // Keys at places place .. place + count of the block, all of the current piece of rows.
@@ -87,24 +114,25 @@ bool KeyBlocks<F>::next() {
   if (segment_ >= wanted.size()) return false;
   lists_.block.clear();
   now_ = {.positions = room_.positions};
-  const std::int64_t ahead = wanted[segment_].end - at_;
-  if (!copies_ && (ahead >= plan::shortest_in_place || segment_ + 1 == wanted.size())) {
+  const std::int64_t ahead = piece_end() - at_;
+  const bool is_last = segment_ + 1 == wanted.size() && piece_ + 1 == wanted[segment_].keys.count();
+  if (!copies_ && (ahead >= plan::shortest_in_place || is_last)) {
     const KeyRows& rows = rows_at(at_);
     now_.keys = reinterpret_cast<const F*>(rows.key(at_));
     now_.values = reinterpret_cast<const F*>(rows.value(at_));
-    take(std::min({ahead, plan_.key_block, rows.end - at_}));
+    take(layout::Run(at_, at_ + std::min({ahead, plan_.key_block, rows.end - at_}), false));
     now_.segments = lists_.block;
     return true;
   }
   std::int64_t copied = 0;  // places whose rows are
   while (segment_ < wanted.size() && now_.count < plan_.key_block) {
-    const std::int64_t length = wanted[segment_].end - at_;
+    const std::int64_t length = piece_end() - at_;
     if (!copies_ && now_.count > 0 && length >= plan_.key_block) break;  // better read in place
     if (at_ < rows_.begin || at_ >= rows_.end) {
       copy(copied, now_.count - copied);
       copied = now_.count;
     }
-    take(std::min({length, plan_.key_block - now_.count, rows_at(at_).end - at_}));
+    take(plan_.key_block - now_.count);
   }
   copy(copied, now_.count - copied);
   now_.keys = room_.keys;

@@ -70,7 +70,11 @@ class KeyBlocks {
 
  private:
   const KeyRows& rows_at(std::int64_t position);
-  void take(std::int64_t keys);
+  [[nodiscard]] std::int64_t piece_end() const {
+    return lists_.wanted[segment_].keys.piece(piece_).end;
+  }
+  void take(std::int64_t most);
+  void take(const layout::Run& run);
   void copy(std::int64_t place, std::int64_t count);
 
   const KeySource& source_;
@@ -82,7 +86,8 @@ class KeyBlocks {
   Room room_;
   KeyRows rows_;  // the piece looked at last
   KeyBlock<F> now_;
-  std::size_t segment_ = 0;  // of the wanted ones, and the next key in it
+  std::size_t segment_ = 0;  // of the wanted ones, its piece, and the next key in that
+  std::int64_t piece_ = 0;
   std::int64_t at_ = 0;
 };
 

@@ -49,12 +49,13 @@ void look(const PoisonProblem& problem, const Poisoned& where,
           const std::vector<std::int64_t>& queries) {
   std::vector<std::int64_t> keys;
   std::vector<bool> asked;  // whether the mask is asked: not in full runs
-  for (const layout::Run& run : problem.layout->runs(where.b, where.h, where.tile)) {
-    for (std::int64_t key = run.begin(); key < run.end(); ++key) {
-      keys.push_back(key);
-      asked.push_back(!run.full());
-    }
-  }
+  layout::for_each_piece(problem.layout->runs(where.b, where.h, where.tile),
+                         [&](layout::Range piece, bool full) {
+                           for (std::int64_t key = piece.begin; key < piece.end; ++key) {
+                             keys.push_back(key);
+                             asked.push_back(!full);
+                           }
+                         });
   const auto count = static_cast<std::int64_t>(keys.size());
   ir::Interpreter<double> mask(problem.mask, problem.mask_memory);
   ir::Interpreter<F> score_mod(problem.score_mod, problem.score_memory);

@@ -24,14 +24,14 @@ void QuerySum<F>::clear(std::int64_t first_key) {
 template <class F>
 void QuerySum<F>::start_block(std::span<const Segment> segments) {
   segments_ = segments;
-  for (const Segment& segment : segments)
-    tree_.touch(segment.begin - first_key_, segment.end - first_key_);
-  rows_ = leaf(segments.front().begin);
-  if (segments.size() == 1) return;
-  for (const Segment& segment : segments) {
-    std::copy_n(leaf(segment.begin), (segment.end - segment.begin) * length_,
-                own_ + segment.place * length_);
-  }
+  for_each_stretch([&](layout::Range keys, std::int64_t) {
+    tree_.touch(keys.begin - first_key_, keys.end - first_key_);
+  });
+  rows_ = leaf(segments.front().keys.begin());
+  if (segments.size() == 1 && segments.front().keys.count() == 1) return;
+  for_each_stretch([&](layout::Range keys, std::int64_t place) {
+    std::copy_n(leaf(keys.begin), keys.count() * length_, own_ + place * length_);
+  });
   rows_ = own_;
 }
 
@@ -50,14 +50,12 @@ void QuerySum<F>::add(const LazyKernel<plan::ReduceArgs>& kernel, const plan::Re
 
 template <class F>
 void QuerySum<F>::end_block(bool last) {
-  for (const Segment& segment : segments_) {
-    if (rows_ == own_) {
-      std::copy_n(own_ + segment.place * length_, (segment.end - segment.begin) * length_,
-                  leaf(segment.begin));
-    }
+  for_each_stretch([&](layout::Range keys, std::int64_t place) {
+    if (rows_ == own_)
+      std::copy_n(own_ + place * length_, keys.count() * length_, leaf(keys.begin));
     // While they are in the cache.
-    if (last) tree_.close_rows(segment.begin - first_key_, segment.end - first_key_);
-  }
+    if (last) tree_.close_rows(keys.begin - first_key_, keys.end - first_key_);
+  });
 }
 
 template class QuerySum<float>;

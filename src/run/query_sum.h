@@ -47,6 +47,14 @@ class QuerySum {
   [[nodiscard]] std::int64_t length() const { return length_; }
 
  private:
+  // Calls f(neighbouring keys of the block, the place of the first).
+  template <class Each>
+  void for_each_stretch(const Each& f) const {
+    for (const Segment& segment : segments_) {
+      for (std::int64_t i = 0; i < segment.keys.count(); ++i)
+        f(segment.keys.piece(i), segment.place + i * segment.keys.width());
+    }
+  }
   [[nodiscard]] F* leaf(std::int64_t key) const {
     return tree_.leaf() + (key - first_key_) * length_;
   }

@@ -123,7 +123,7 @@ TEST(Build, TailsCanBeFull) {
   const Extent extent{.queries = 50, .keys = 70};
   const Layout layout = build(mask_of("true"), extent, Tiles({}, 50, 48), *serial_executor());
   EXPECT_EQ(to_text(layout),
-            "50 x 70 pairs, 2 tiles of up to 48 queries (identity), 2 runs, 108 bytes\n"
+            "50 x 70 pairs, 2 tiles of up to 48 queries (identity), 2 runs, 124 bytes\n"
             "tile 0, 48 queries from 0 in steps of 1: [0, 70) full\n"
             "tile 1, 2 queries from 48 in steps of 1: [0, 70) full\n");
 }

@@ -60,7 +60,7 @@ TEST(SelectKeys, CountsMakeListsOfDifferentLengths) {
   EXPECT_FALSE(selection.per_batch());
   EXPECT_TRUE(selection.per_head());
   EXPECT_EQ(row(selection, 2, 0, 0), (Runs{{3, 4, false}}));
-  EXPECT_EQ(row(selection, 0, 1, 0), (Runs{{1, 2, false}, {8, 9, false}}));
+  EXPECT_EQ(row(selection, 0, 1, 0), Runs{layout::Run::stepped({1, 1, 7, 2}, false)});
 }
 
 // Two key heads, each with a list for its three heads; counts per head.
@@ -153,7 +153,7 @@ TEST(SelectBlocks, BatchesAndHeadsOfTheirOwnInAnyStrides) {
   EXPECT_TRUE(selection.per_head());
   EXPECT_EQ(row(selection, 0, 0, 0), (Runs{{32, 48, false}}));
   EXPECT_EQ(row(selection, 1, 0, 0), (Runs{{32, 48, false}}));
-  EXPECT_EQ(row(selection, 1, 1, 0), (Runs{{0, 16, false}, {32, 48, false}}));
+  EXPECT_EQ(row(selection, 1, 1, 0), Runs{layout::Run::stepped({0, 16, 32, 2}, false)});
   EXPECT_EQ(row(selection, 1, 1, 1), (Runs{{0, 16, false}}));
 }
 
@@ -176,8 +176,8 @@ TEST(BuildListed, BlocksInTheOrderOfTheKeys) {
   const Layout layout =
       build(mask_of("kv != 40"), selection, tiles_for(selection, {}), *serial_executor());
   EXPECT_EQ(to_text(layout),
-            "100 x 128 pairs, 4 tiles of up to 32 queries (blocks of 32), 5 runs, 220 bytes\n"
-            "tile 0, 32 queries from 0 in steps of 1: [0, 16) full [112, 128) full\n"
+            "100 x 128 pairs, 4 tiles of up to 32 queries (blocks of 32), 4 runs, 244 bytes\n"
+            "tile 0, 32 queries from 0 in steps of 1: [0, 128) step 112 width 16 full\n"
             "tile 1, 32 queries from 32 in steps of 1:\n"
             "tile 2, 32 queries from 64 in steps of 1: [16, 40) full [41, 64) full\n"
             "tile 3, 4 queries from 96 in steps of 1: [80, 96) full\n");
@@ -253,12 +253,12 @@ TEST(BuildListed, RandomMasksAndListsAreExact) {
         const auto sights = test::every_pair(mask, extent, b, h);
         std::vector<test::Sight> listed(sights.size(), test::Sight::hidden);
         for (std::int64_t q = 0; q < extent.queries.count(); ++q) {
-          for (const layout::Run& run : selection.runs(b, h, q / block)) {
-            for (std::int64_t kv = run.begin(); kv < run.end(); ++kv) {
+          for_each_piece(selection.runs(b, h, q / block), [&](Range piece, bool full) {
+            for (std::int64_t kv = piece.begin; kv < piece.end; ++kv) {
               const auto at = static_cast<std::size_t>(q * extent.keys.count() + kv);
-              listed[at] = run.full() ? test::Sight::visible : sights[at];
+              listed[at] = full ? test::Sight::visible : sights[at];
             }
-          }
+          });
         }
         for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
           ASSERT_EQ(runs_of(layout, b, h, tile), test::brute_runs(listed, extent, tiles, tile))

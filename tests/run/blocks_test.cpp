@@ -1,8 +1,10 @@
-// Blocks of keys against sets of single keys.
+// Keys that tiles want are joined without loss, and each tile finds its own in every block.
 #include "run/blocks.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -13,58 +15,91 @@ namespace {
 
 using Keys = std::map<std::int64_t, bool>;  // key -> whether its run is full
 
-std::vector<layout::Run> random_runs(std::mt19937_64& random, std::int64_t keys) {
+constexpr std::int64_t key_count = 300;
+
+// Plain ones anywhere; or, for what residue classes and dilated windows look like, mostly steps of
+// few kinds, so that those of several lists agree often.
+std::vector<layout::Run> random_runs(std::mt19937_64& random) {
+  const bool stepped = test::random_int(random, 0, 3) > 0;
+  const std::int64_t phase = test::random_int(random, 0, 2);
   std::vector<layout::Run> runs;
   std::int64_t at = 0;
   while (true) {
     at += test::random_int(random, 0, 1) * test::random_int(random, 0, 30);
-    const std::int64_t end = at + test::random_int(random, 1, 40);
-    if (end > keys) return runs;
-    runs.emplace_back(at, end, test::random_int(random, 0, 1) == 1);
-    at = end;
+    const bool full = test::random_int(random, 0, 1) == 1;
+    layout::Run run(at, at + test::random_int(random, 1, 40), full);
+    if (stepped && test::random_int(random, 0, 4) > 0) {
+      const std::int64_t step = test::random_int(random, 0, 5) == 0 ? 7 : 16;
+      const std::int64_t width = test::random_int(random, 0, 2) == 0 ? 3 : 1;
+      run = layout::Run::stepped(
+          {(at + step - 1) / step * step + phase, width, step, test::random_int(random, 1, 9)},
+          full);
+    }
+    if (run.end() > key_count) return runs;
+    runs.push_back(run);
+    at = run.end();
   }
 }
 
 Keys keys_of(const std::vector<layout::Run>& runs, std::int64_t begin, std::int64_t end) {
   Keys keys;
-  for (const layout::Run& run : runs) {
-    for (std::int64_t key = std::max(begin, run.begin()); key < std::min(end, run.end()); ++key)
-      keys[key] = run.full();
+  layout::for_each_piece(runs, [&](layout::Range piece, bool full) {
+    for (std::int64_t key = std::max(begin, piece.begin); key < std::min(end, piece.end); ++key)
+      keys[key] = full;
+  });
+  return keys;
+}
+
+std::vector<std::int64_t> keys_of(const std::vector<Segment>& segments) {
+  std::vector<std::int64_t> keys;
+  for (const Segment& segment : segments) {
+    for (const auto& [key, full] : keys_of({segment.keys}, 0, key_count)) keys.push_back(key);
   }
   return keys;
 }
 
+std::size_t pieces_of(const std::vector<Segment>& segments) {
+  std::size_t pieces = 0;
+  for (const Segment& segment : segments) pieces += static_cast<std::size_t>(segment.keys.count());
+  return pieces;
+}
+
 TEST(Blocks, WantedKeysAreThoseOfTheRunsInside) {
-  for (int round = 0; round < test::fuzz_count(400); ++round) {
+  for (int round = 0; round < test::fuzz_count(2000); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     std::mt19937_64 random = test::rng(seed);
     const std::int64_t begin = test::random_int(random, 0, 200);
-    const std::int64_t end = begin + test::random_int(random, 1, 200);
+    const std::int64_t end = test::random_int(random, begin, key_count);
     std::vector<Segment> wanted;
     std::set<std::int64_t> expected;
     std::int64_t sum = 0;
-    for (int tile = 0; tile < test::random_int(random, 1, 4); ++tile) {
-      const std::vector<layout::Run> runs = random_runs(random, 300);
+    for (std::int64_t tiles = test::random_int(random, 1, 4); tiles > 0; --tiles) {
+      const std::vector<layout::Run> runs = random_runs(random);
       add_wanted(wanted, runs, begin, end);
-      for (const auto& [key, full] : keys_of(runs, begin, end)) {
+      const Keys inside = keys_of(runs, begin, end);
+      EXPECT_EQ(reaches(runs, begin, end), !inside.empty());
+      for (const auto& [key, full] : inside) {
         expected.insert(key);
         ++sum;
       }
     }
     std::int64_t added = 0;
-    for (const Segment& segment : wanted) added += segment.end - segment.begin;
+    for (const Segment& segment : wanted) added += segment.keys.length();
     EXPECT_EQ(added, sum);
+    const std::size_t pieces = pieces_of(wanted);
+    wanted.reserve(pieces);  // as much as a workspace promises
+    const std::size_t room = wanted.capacity();
     EXPECT_EQ(join(wanted), static_cast<std::int64_t>(expected.size()));
-    std::set<std::int64_t> got;
-    std::int64_t last = -1;
+    EXPECT_EQ(wanted.capacity(), room);
+    EXPECT_LE(pieces_of(wanted), pieces);
+    std::int64_t last = 0;
     for (const Segment& segment : wanted) {
-      EXPECT_LT(segment.begin, segment.end);
-      EXPECT_GT(segment.begin, last) << "segments ascend and are apart";
-      last = segment.end;
-      for (std::int64_t key = segment.begin; key < segment.end; ++key) got.insert(key);
+      EXPECT_GT(segment.keys.length(), 0);
+      EXPECT_GE(segment.keys.begin(), last) << "segments ascend and do not overlap";
+      last = segment.keys.end();
     }
-    EXPECT_EQ(got, expected);
+    EXPECT_THAT(keys_of(wanted), testing::ElementsAreArray(expected));
   }
 }
 
@@ -76,40 +111,75 @@ TEST(Blocks, NothingWanted) {
   add_wanted(wanted, runs, 20, 30);
   add_wanted(wanted, runs, 40, 1000);
   EXPECT_TRUE(wanted.empty());
+  const std::vector<layout::Run> sparse{layout::Run::stepped({0, 1, 100, 3}, true)};
+  add_wanted(wanted, sparse, 1, 100);
+  EXPECT_TRUE(wanted.empty());
+  EXPECT_FALSE(reaches(sparse, 101, 200));
+}
+
+// Tiles of one residue class, whatever part of it each of them looks at.
+TEST(Blocks, ClassesAreJoinedAsAWhole) {
+  std::vector<Segment> wanted;
+  const std::vector<layout::Run> all{layout::Run::stepped({5, 2, 128, 512}, true)};
+  const std::vector<layout::Run> some{layout::Run::stepped({5, 2, 128, 100}, true),
+                                      layout::Run::stepped({5 + 100 * 128, 2, 128, 48}, false)};
+  for (int i = 0; i < 3; ++i) {
+    add_wanted(wanted, all, 1024, 65536);
+    add_wanted(wanted, some, 1024, 65536);
+  }
+  EXPECT_EQ(join(wanted), 2 * 504);
+  ASSERT_EQ(wanted.size(), 1u);
+  EXPECT_EQ(wanted[0].keys, layout::Run::stepped({1029, 2, 128, 504}, false));
+  std::vector<BlockRun> found;
+  std::size_t next = 0;
+  find_block_runs(found, wanted, some, next);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].end, 2 * 92);
+  EXPECT_EQ(found[1].end, 2 * 140);
+}
+
+// Cuts what is wanted into blocks of so many keys, as KeyBlocks does.
+std::vector<std::vector<Segment>> cut(const std::vector<Segment>& wanted, std::int64_t block_keys) {
+  std::vector<std::vector<Segment>> blocks;
+  std::int64_t room = 0;
+  for (const Segment& segment : wanted) {
+    const layout::Run& keys = segment.keys;
+    for (std::int64_t piece = 0, done = 0; piece < keys.count();) {
+      if (room == 0) {
+        blocks.emplace_back();
+        room = block_keys;
+      }
+      const std::int64_t whole = done > 0 ? 0 : std::min(room / keys.width(), keys.count() - piece);
+      const std::int64_t begin = keys.piece(piece).begin + done;
+      const std::int64_t part = std::min(room, keys.width() - done);
+      const layout::Run taken =
+          whole > 0 ? keys.pieces(piece, whole) : layout::Run(begin, begin + part, false);
+      blocks.back().push_back({taken, block_keys - room});
+      room -= taken.length();
+      done = whole > 0 ? 0 : (done + part) % keys.width();
+      piece += whole > 0 ? whole : (done == 0 ? 1 : 0);
+    }
+  }
+  return blocks;
 }
 
 // Block after block, as a worker walks over them: every key of the runs is met once, in order, in a
 // stretch of its kind.
 TEST(Blocks, StretchesCoverTheRunsOnce) {
-  for (int round = 0; round < test::fuzz_count(400); ++round) {
+  for (int round = 0; round < test::fuzz_count(2000); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     std::mt19937_64 random = test::rng(seed);
-    const std::vector<layout::Run> runs = random_runs(random, 300);
+    const std::vector<layout::Run> runs = random_runs(random);
     // Blocks hold the tile's keys and those of others.
     std::vector<Segment> wanted;
-    add_wanted(wanted, runs, 0, 300);
-    const std::vector<layout::Run> others = random_runs(random, 300);
-    add_wanted(wanted, others, 0, 300);
+    add_wanted(wanted, runs, 0, key_count);
+    if (test::random_int(random, 0, 3) > 0) add_wanted(wanted, random_runs(random), 0, key_count);
     join(wanted);
-    std::vector<std::int64_t> keys;
-    for (const Segment& segment : wanted) {
-      for (std::int64_t key = segment.begin; key < segment.end; ++key) keys.push_back(key);
-    }
-    const auto block_keys = static_cast<std::size_t>(test::random_int(random, 1, 70));
     std::size_t next = 0;
     std::vector<std::pair<std::int64_t, bool>> met;
-    for (std::size_t first = 0; first < keys.size(); first += block_keys) {
-      const std::size_t count = std::min(block_keys, keys.size() - first);
-      std::vector<Segment> block;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::int64_t key = keys[first + i];
-        if (!block.empty() && block.back().end == key) {
-          ++block.back().end;
-        } else {
-          block.push_back({key, key + 1, static_cast<std::int64_t>(i)});
-        }
-      }
+    for (const std::vector<Segment>& block : cut(wanted, test::random_int(random, 1, 70))) {
+      const std::vector<std::int64_t> keys = keys_of(block);
       std::vector<BlockRun> stretches{{5, 6, true}};  // what was there goes
       find_block_runs(stretches, block, runs, next);
       std::int64_t end = -1;
@@ -117,14 +187,14 @@ TEST(Blocks, StretchesCoverTheRunsOnce) {
       for (const BlockRun& stretch : stretches) {
         EXPECT_LT(stretch.begin, stretch.end);
         EXPECT_TRUE(stretch.begin > end || (stretch.begin == end && stretch.full != full));
-        EXPECT_LE(stretch.end, static_cast<std::int64_t>(count));
+        EXPECT_LE(stretch.end, static_cast<std::int64_t>(keys.size()));
         end = stretch.end;
         full = stretch.full;
         for (std::int64_t at = stretch.begin; at < stretch.end; ++at)
-          met.emplace_back(keys[first + static_cast<std::size_t>(at)], stretch.full);
+          met.emplace_back(keys[static_cast<std::size_t>(at)], stretch.full);
       }
     }
-    const Keys expected = keys_of(runs, 0, 300);
+    const Keys expected = keys_of(runs, 0, key_count);
     EXPECT_TRUE(std::ranges::equal(met, expected, [](const auto& a, const auto& b) {
       return a.first == b.first && a.second == b.second;
     }));
@@ -137,7 +207,7 @@ TEST(Blocks, NoBlockNoStretches) {
   const std::vector<layout::Run> runs{{0, 10, true}};
   find_block_runs(stretches, {}, runs, next);
   EXPECT_TRUE(stretches.empty());
-  const std::vector<Segment> block{{20, 30, 0}};
+  const std::vector<Segment> block{{{20, 30, false}, 0}};
   find_block_runs(stretches, block, runs, next);
   EXPECT_TRUE(stretches.empty());
   EXPECT_EQ(next, 1u);

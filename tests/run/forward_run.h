@@ -211,16 +211,16 @@ inline layout::Layout rewritten(const layout::Layout& given, std::mt19937_64& ra
           }
           done = end;
         };
-        for (const layout::Run& run : given.runs(b, h, t)) {
-          hidden(run.begin());
-          while (done < run.end()) {
-            const std::uint64_t left = static_cast<std::uint64_t>(run.end() - done);
+        layout::for_each_piece(given.runs(b, h, t), [&](layout::Range piece, bool full) {
+          hidden(piece.begin);
+          while (done < piece.end) {
+            const std::uint64_t left = static_cast<std::uint64_t>(piece.end - done);
             const auto length =
                 static_cast<std::int64_t>(random() % 3 == 0 ? left : random() % left + 1);
-            runs.emplace_back(done, done + length, run.full() && random() % 3 != 0);
+            runs.emplace_back(done, done + length, full && random() % 3 != 0);
             done += length;
           }
-        }
+        });
         hidden(extent.keys.count());
         lists.push_back(std::move(runs));
       }

@@ -25,8 +25,10 @@ Tensor kinds_of(const layout::Layout& layout) {
   std::uint8_t* row = kinds.data<std::uint8_t>().data();
   for (std::int64_t list = 0; list < batches * heads * tiles; ++list, row += keys) {
     const std::int64_t head = list / tiles;
-    for (const layout::Run& run : layout.runs(head / heads, head % heads, list % tiles))
-      std::fill(row + run.begin(), row + run.end(), run.full() ? 2 : 1);
+    layout::for_each_piece(layout.runs(head / heads, head % heads, list % tiles),
+                           [&](layout::Range piece, bool full) {
+                             std::fill(row + piece.begin, row + piece.end, full ? 2 : 1);
+                           });
   }
   return kinds;
 }
