@@ -28,4 +28,10 @@ BlockLists to_block_lists(const Mask& mask, const Extent& extent, const BlockLis
 BlockLists to_block_lists(std::span<const Layout* const> passes, const Selection* listed,
                           const BlockListOptions& options, const base::Workers& workers);
 
+inline BlockLists to_block_lists(const Layout& layout, const Selection* listed,
+                                 const BlockListOptions& options, const base::Workers& workers) {
+  const Layout* only = &layout;
+  return to_block_lists(std::span(&only, 1), listed, options, workers);
+}
+
 }  // namespace treadle::layout
