@@ -16,6 +16,7 @@
 #include "treadle/mod.h"
 #include "treadle/mods.h"
 #include "treadle/patterns.h"
+#include "treadle/sparse_attention.h"
 #include "treadle/sparse_transformer.h"
 #include "treadle/tensor.h"
 #include "treadle/trace.h"
