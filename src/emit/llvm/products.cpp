@@ -3,6 +3,7 @@
 // In: addresses of A, B and C. Out: loops that store C. Read multiply_rows() first.
 #include "emit/llvm/products.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "emit/llvm/micro_kernel.h"
@@ -106,20 +107,28 @@ void reduce_columns(Builder& build, const plan::ReduceSpec& spec,
 
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue) {
-  // A last, shorter group of keys begins earlier and repeats some of them: the same products.
-  Value* rows = build.index(plan.rows);
-  build.when(build.CreateICmpSGE(product.keys, rows), [&] {
-    Value* last = build.CreateNSWSub(product.keys, rows);
-    build.loop(build.index(0), product.keys, plan.rows, [&](Value* k) {
+  // Groups of so many keys. The last, shorter one begins earlier and repeats some of them: the same
+  // products.
+  const auto groups = [&](int rows) {
+    Value* last = build.CreateNSWSub(product.keys, build.index(rows));
+    build.loop(build.index(0), product.keys, rows, [&](Value* k) {
       Value* first = build.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, k, last);
-      multiply_rows(build, plan, product, first, plan.rows, epilogue);
+      multiply_rows(build, plan, product, first, rows, epilogue);
     });
-  });
+  };
+  const auto fewer_than = [&](int rows) {
+    return build.CreateICmpSLT(product.keys, build.index(rows));
+  };
+  // Single keys would wait for one another's sums: a few keys, which is what a sparse tile has of a
+  // chunk, come in small groups.
+  constexpr int few = 4;
+  build.when(build.CreateNot(fewer_than(plan.rows)), [&] { groups(plan.rows); });
+  if (plan.rows > few) {
+    build.when(build.CreateAnd(fewer_than(plan.rows), build.CreateNot(fewer_than(few))),
+               [&] { groups(few); });
+  }
   if (plan.rows == 1) return;
-  build.when(build.CreateICmpSLT(product.keys, rows), [&] {
-    build.loop(build.index(0), product.keys, 1,
-               [&](Value* k) { multiply_rows(build, plan, product, k, 1, epilogue); });
-  });
+  build.when(fewer_than(std::min(plan.rows, few)), [&] { groups(1); });
 }
 
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product, bool skip_hidden) {
