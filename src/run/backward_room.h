@@ -18,7 +18,8 @@ namespace treadle::run {
 template <class F>
 struct BackwardRoom {
   std::span<typename BackwardTile<F>::Room> tiles;
-  BackwardTile<F>* group = nullptr;                // [tiles]
+  BackwardTile<F>* group = nullptr;  // [tiles]
+  layout::Range* places = nullptr;   // [tiles]: of the current block, that it looks at
   F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
   QuerySum<F> dk, dv;
@@ -42,6 +43,7 @@ struct BackwardRoom {
     }
     if (rooms != nullptr) tiles = {rooms, static_cast<std::size_t>(count)};
     group = carver.take<BackwardTile<F>>(count);
+    places = carver.take<layout::Range>(count);
     probabilities = carver.take<F>(count * rows * width);
     dscores = carver.take<F>(count * rows * width);
     staged = carver.take<std::byte>(mods.staged * plan.key_block * width);

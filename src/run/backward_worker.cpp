@@ -36,6 +36,10 @@ std::int64_t leaves_of(const BackwardShared<F>& shared) {
   return batches * ((tiles.count() * parts + leaf - 1) / leaf);
 }
 
+// Tiles whose keys, taken together, are so many times those of one of them have nothing in common
+// that is worth a block of its own.
+constexpr double apart = 3;
+
 // What passes before found, a row of a result, comes before what this one has.
 template <class F>
 void add_before(const std::byte* row, F* own, std::int64_t length) {
@@ -56,7 +60,8 @@ class BackwardWorker {
   bool looks_at_chunk(const BackwardTile<F>& tile) const;
   bool run_leaf(std::int64_t first, std::int64_t end);
   void run_group(std::int64_t first, std::int64_t end, bool last_of_leaf);
-  void run_block(bool last_of_leaf);
+  void run_blocks(bool last_of_leaf);
+  void run_block(layout::Range tiles, bool last_of_leaf);
   layout::Range run_tile(std::size_t number, std::int64_t rows);
   void deliver_dq(const BackwardTile<F>& tile, const F* part);
   void store(const CopyKernel& copy, const View& to, F* from, std::int64_t length, F scale);
@@ -171,9 +176,9 @@ layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::int64_t rows)
   return looked_at;
 }
 
-// All tiles of the group against the current block, and what that adds to dK and dV.
+// Some tiles of the group against the current block, and what that adds to dK and dV.
 template <class F>
-void BackwardWorker<F>::run_block(bool last_of_leaf) {
+void BackwardWorker<F>::run_block(layout::Range tiles, bool last_of_leaf) {
   const BackwardKernels& kernels = shared_.kernels;
   const auto whole = [&](const plan::ReduceSpec& spec) {
     const std::int64_t step = spec.rows_at_once();
@@ -181,19 +186,34 @@ void BackwardWorker<F>::run_block(bool last_of_leaf) {
   };
   const std::int64_t rows = std::max(whole(kernels.dk_spec), whole(kernels.dv_spec));
   gradients_.start_block();
-  layout::Range places;
-  for (std::size_t i = 0; i < tiles_.size(); ++i) {
-    const layout::Range more = run_tile(i, rows);
-    if (more.empty()) continue;
-    places = places.empty() ? more
-                            : layout::Range(std::min(places.begin, more.begin),
-                                            std::max(places.end, more.end));
+  layout::Range all;
+  std::int64_t sum_of_places = 0;
+  for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
+    const layout::Range places = run_tile(static_cast<std::size_t>(i), rows);
+    room_.places[i] = places;
+    if (places.empty()) continue;
+    sum_of_places += places.count();
+    all = all.empty()
+              ? places
+              : layout::Range(std::min(all.begin, places.begin), std::max(all.end, places.end));
   }
-  const auto tiles = static_cast<std::int64_t>(tiles_.size());
+  // Tile by tile if together most of what is added would be zeros. An element's chain of additions
+  // is the same.
+  const bool together = static_cast<double>(tiles.count() * all.count()) <
+                        plan::most_shared * static_cast<double>(sum_of_places);
   const auto add = [&](QuerySum<F>& sum, const LazyKernel<plan::ReduceArgs>& kernel,
                        const plan::ReduceSpec& spec, const F* a, const F* b) {
+    const std::int64_t a_tile = block_rows(plan()) * width(), b_tile = width() * spec.length;
+    const auto add_tiles = [&](std::int64_t first, std::int64_t count, layout::Range places) {
+      sum.add(kernel, spec,
+              {a + first * a_tile, b + first * b_tile, count, places.begin, places.end});
+    };
     sum.start_block(blocks_.now().segments);
-    sum.add(kernel, spec, {a, b, tiles, places.begin, places.end});
+    if (together) {
+      add_tiles(tiles.begin, tiles.count(), all);
+    } else {
+      for (std::int64_t i = tiles.begin; i < tiles.end; ++i) add_tiles(i, 1, room_.places[i]);
+    }
     sum.end_block(last_of_leaf);
   };
   add(room_.dv, exact_dout_ ? kernels.exact_sum_dv : kernels.sum_dv, kernels.dv_spec,
@@ -201,6 +221,27 @@ void BackwardWorker<F>::run_block(bool last_of_leaf) {
   add(room_.dk, exact_queries_ ? kernels.exact_sum_dk : kernels.sum_dk, kernels.dk_spec,
       room_.dscores, room_.q_rows);
   gradients_.add_block(blocks_.now().count);
+}
+
+// Blocks of keys that all of the group's tiles look at, or, where these look at different ones, a
+// tile's own.
+template <class F>
+void BackwardWorker<F>::run_blocks(bool last_of_leaf) {
+  const auto count = static_cast<std::int64_t>(tiles_.size());
+  blocks_.clear();
+  for (const BackwardTile<F>& tile : tiles_) blocks_.want(tile.runs, task_.keys);
+  const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
+  const double each = static_cast<double>(wanted.sum) / static_cast<double>(count);
+  if (count == 1 || static_cast<double>(wanted.keys) <= apart * each) {
+    while (blocks_.next()) run_block({0, count}, last_of_leaf);
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    blocks_.clear();
+    blocks_.want(tiles_[static_cast<std::size_t>(i)].runs, task_.keys);
+    blocks_.start();
+    while (blocks_.next()) run_block({i, i + 1}, last_of_leaf && i + 1 == count);
+  }
 }
 
 // The chunk's part of a tile's dQ; the thread that completes the sum writes it.
@@ -226,7 +267,6 @@ template <class F>
 void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool last_of_leaf) {
   shared_.workers.check();
   tiles_ = {};
-  blocks_.clear();
   for (std::int64_t e = first; e < end; ++e) {
     BackwardTile<F> tile = tile_of(e);
     if (!looks_at_chunk(tile)) {
@@ -235,7 +275,6 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
     }
     tile.room = room_.tiles[tiles_.size()];
     tile.load(shared_.pass, problem_, shared_.terms, room_.factors);
-    blocks_.want(tile.runs, task_.keys);
     std::construct_at(room_.group + tiles_.size(), tile);
     tiles_ = {room_.group, tiles_.size() + 1};
   }
@@ -245,9 +284,8 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
     exact_queries_ = has_nonfinite(room_.q_rows, rows * dim_);
     exact_dout_ = has_nonfinite(room_.dout_rows, rows * value_dim_);
   }
-  blocks_.start();
   gradients_.start_group();
-  while (blocks_.next()) run_block(last_of_leaf);
+  run_blocks(last_of_leaf);
   if (!gradients_.add_group()) shared_.nan = true;
   for (const BackwardTile<F>& tile : tiles_) deliver_dq(tile, tile.room.dq);
 }
