@@ -26,6 +26,10 @@ layout::Range keys_of_chunk(std::int64_t chunk) {
   return {first, first + (std::int64_t{1} << (shortest_bits + octave))};
 }
 
+layout::Range keys_of_chunks(layout::Range chunks) {
+  return {keys_of_chunk(chunks.begin).begin, keys_of_chunk(chunks.end - 1).end};
+}
+
 layout::Range chunks_of(layout::Range keys) {
   if (keys.empty()) return {};
   return {chunk_of(keys.begin), chunk_of(keys.end - 1) + 1};

@@ -18,6 +18,7 @@ namespace treadle::plan {
 // Of a position >= 0.
 std::int64_t chunk_of(std::int64_t position);
 layout::Range keys_of_chunk(std::int64_t chunk);
+layout::Range keys_of_chunks(layout::Range chunks);  // not empty
 
 // The chunks that hold these keys; none for none.
 layout::Range chunks_of(layout::Range keys);

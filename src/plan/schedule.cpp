@@ -42,10 +42,6 @@ std::vector<TileCost> measure(const layout::Layout& layout) {
   return tiles;
 }
 
-layout::Range keys_of(layout::Range chunks) {
-  return {keys_of_chunk(chunks.begin).begin, keys_of_chunk(chunks.end - 1).end};
-}
-
 std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
   return (layout.tiles().height() + most_queries - 1) / most_queries;
 }
@@ -115,7 +111,7 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
       }
       const auto cut = static_cast<std::int64_t>(result.cuts.size());
       result.cuts.push_back({.chunks = task.chunks, .count = task.count});
-      const layout::Range keys = keys_of(task.chunks);
+      const layout::Range keys = keys_of_chunks(task.chunks);
       std::int64_t begin = task.chunks.begin;
       for (std::int64_t i = 1; i <= most; ++i) {
         const std::int64_t end =
@@ -123,7 +119,7 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
         if (end == begin) continue;  // chunks are not equally long
         Task piece = task;
         piece.chunks = {begin, end};
-        piece.cost = task.cost * static_cast<double>(keys_of(piece.chunks).count()) /
+        piece.cost = task.cost * static_cast<double>(keys_of_chunks(piece.chunks).count()) /
                      static_cast<double>(keys.count());
         piece.cut = cut;
         pieces.push_back(piece);

@@ -70,6 +70,9 @@ inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_backward_
 // has to look at.
 inline constexpr double most_shared = 1.25;
 
+// Chunks whose keys a tile that shares none with others looks at in one go.
+inline constexpr std::int64_t chunks_at_once = 16;
+
 // Keys that are read in place come in runs at least this long; shorter ones are copied.
 inline constexpr std::int64_t shortest_in_place = 16;
 

@@ -6,6 +6,7 @@
 //       for tile:
 //         for run of the block that it sees:     a kernel: m, l and O of the chunk go on
 //     merge the chunk's m, l and O into the tile's
+//   or, if they look at different keys, the same for one tile after the other
 //   for tile: divide O by l, write rows, lse and max
 //
 // If the mask takes several passes, a tile's m, l and O go to run/row_states.h instead, and the next
@@ -34,11 +35,14 @@ class ForwardWorker {
 
  private:
   void load_queries(ForwardTile<F>& tile);
-  void run_chunk(std::int64_t chunk);
-  void run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact);
-  void run_tile(ForwardTile<F>& tile, bool exact);
+  void run_chunks();
+  bool are_apart(layout::Range keys);
+  void run_together(layout::Range chunks);
+  void run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact);
+  void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact);
+  void end_chunk(ForwardTile<F>& tile, std::int64_t chunk);
   void merge_chunk(ForwardTile<F>& tile);
-  void save(std::int64_t chunk);
+  void save(const ForwardTile<F>& tile, std::int64_t chunk);
   void merge_pieces();
   void finish(ForwardTile<F>& tile);
   void run_exactly(ForwardTile<F>& tile);
@@ -53,6 +57,7 @@ class ForwardWorker {
   KeyBlocks<F> blocks_;
   ForwardRoom<F> room_;
   std::int64_t poisoned_ = 0;
+  bool exactly_ = false;  // a tile that was complete is run again
 };
 
 template <class F>
@@ -101,54 +106,126 @@ void ForwardWorker<F>::load_queries(ForwardTile<F>& tile) {
       {.source = room_.rows, .target = tile.lanes, .factors = room_.factors});
 }
 
+// A tile against some places of the current block, all full or all partial.
 template <class F>
-void ForwardWorker<F>::run_tile(ForwardTile<F>& tile, bool exact) {
+void ForwardWorker<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact) {
   const KeyBlock<F>& block = blocks_.now();
-  for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run)) {
-    tile.kernels->block(run.full,
-                        exact)({.tile = {.keys = block.keys + run.begin * dim_,
-                                         .values = block.values + run.begin * value_dim_,
-                                         .key_positions = block.positions + run.begin,
-                                         .count = run.end - run.begin,
-                                         .queries = tile.lanes,
-                                         .positions = tile.queries.positions,
-                                         .active = tile.entry.queries,
-                                         .b = task_.b,
-                                         .h = tile.entry.head,
-                                         .score_captures = problem_.score_captures.data(),
-                                         .mask_captures = shared_.pass.mask_captures.data(),
-                                         .staged = room_.staged,
-                                         .frame = room_.frame,
-                                         .poisoned = &poisoned_},
-                                .scores = room_.scores,
-                                .sums = tile.part.sums,
-                                .maximum = tile.part.maximum,
-                                .weight = tile.part.weight});
-    shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile});
-  }
+  tile.kernels->block(run.full, exact)({.tile = {.keys = block.keys + run.begin * dim_,
+                                                 .values = block.values + run.begin * value_dim_,
+                                                 .key_positions = block.positions + run.begin,
+                                                 .count = run.end - run.begin,
+                                                 .queries = tile.lanes,
+                                                 .positions = tile.queries.positions,
+                                                 .active = tile.entry.queries,
+                                                 .b = task_.b,
+                                                 .h = tile.entry.head,
+                                                 .score_captures = problem_.score_captures.data(),
+                                                 .mask_captures = shared_.pass.mask_captures.data(),
+                                                 .staged = room_.staged,
+                                                 .frame = room_.frame,
+                                                 .poisoned = &poisoned_},
+                                        .scores = room_.scores,
+                                        .sums = tile.part.sums,
+                                        .maximum = tile.part.maximum,
+                                        .weight = tile.part.weight});
+  shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile});
 }
 
+// Whether the task's tiles look at different keys.
 template <class F>
-void ForwardWorker<F>::run_blocks(std::span<ForwardTile<F>> tiles, layout::Range keys, bool exact) {
+bool ForwardWorker<F>::are_apart(layout::Range keys) {
+  if (tiles_.size() == 1) return true;
+  // Different residue classes; looking at their keys would take longer than this.
+  const layout::Order& order = layout_.tiles().order();
+  const auto residue = [&](const ForwardTile<F>& tile) {
+    return layout_.tiles().axis(tile.entry.tile).low % order.modulus;
+  };
+  if (order.kind == layout::Order::Kind::residue &&
+      residue(tiles_.front()) != residue(tiles_.back()))
+    return true;
   blocks_.clear();
-  for (ForwardTile<F>& tile : tiles) blocks_.want(tile.runs, keys);
+  for (const ForwardTile<F>& tile : tiles_) blocks_.want(tile.runs, keys);
   const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
-  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles.size());
-  if (tiles.size() > 1 && static_cast<double>(wanted.keys) > plan::most_shared * each) {
-    // They look at different keys: each on its own.
-    for (std::size_t i = 0; i < tiles.size(); ++i) run_blocks(tiles.subspan(i, 1), keys, exact);
-    return;
-  }
-  while (blocks_.next()) {
-    for (ForwardTile<F>& tile : tiles) run_tile(tile, exact);
+  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles_.size());
+  return static_cast<double>(wanted.keys) > plan::most_shared * each;
+}
+
+// All tiles, chunk by chunk and block by block.
+template <class F>
+void ForwardWorker<F>::run_together(layout::Range chunks) {
+  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    shared_.workers.check();
+    blocks_.clear();
+    for (ForwardTile<F>& tile : tiles_) {
+      tile.part.clear(tile.width(), value_dim_);
+      blocks_.want(tile.runs, plan::keys_of_chunk(chunk));
+    }
+    blocks_.start();
+    while (blocks_.next()) {
+      for (ForwardTile<F>& tile : tiles_)
+        for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run))
+          run_places(tile, run, false);
+    }
+    for (ForwardTile<F>& tile : tiles_) end_chunk(tile, chunk);
   }
 }
 
+// One tile. Its blocks may hold keys of several chunks: a sparse one has few keys of each.
 template <class F>
-void ForwardWorker<F>::run_chunk(std::int64_t chunk) {
+void ForwardWorker<F>::run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact) {
   shared_.workers.check();
-  for (ForwardTile<F>& tile : tiles_) tile.part.clear(tile.width(), value_dim_);
-  run_blocks(tiles_, plan::keys_of_chunk(chunk), false);
+  blocks_.clear();
+  blocks_.want(tile.runs, plan::keys_of_chunks(chunks));
+  blocks_.start();
+  std::int64_t chunk = -1;  // whose sums are in tile.part
+  std::int64_t end = 0;     // of its keys
+  while (blocks_.next()) {
+    const std::int32_t* positions = blocks_.now().positions;
+    for (BlockRun run : blocks_.runs_of(tile.runs, tile.next_run)) {
+      for (const std::int64_t last = run.end; run.begin < last; run.begin = run.end) {
+        if (positions[run.begin] >= end) {
+          if (chunk >= 0) end_chunk(tile, chunk);
+          chunk = plan::chunk_of(positions[run.begin]);
+          end = plan::keys_of_chunk(chunk).end;
+          tile.part.clear(tile.width(), value_dim_);
+        }
+        run.end = last;
+        if (positions[last - 1] >= end)
+          run.end = std::lower_bound(positions + run.begin, positions + last, end) - positions;
+        run_places(tile, run, exact);
+      }
+    }
+  }
+  if (chunk >= 0) end_chunk(tile, chunk);
+}
+
+// All of the task's chunks, some at a time, so that lists of keys stay short.
+template <class F>
+void ForwardWorker<F>::run_chunks() {
+  for (layout::Range some = task_.chunks; some.begin < task_.chunks.end; some.begin = some.end) {
+    some.end = std::min(some.begin + plan::chunks_at_once, task_.chunks.end);
+    if (!are_apart(plan::keys_of_chunks(some))) {
+      run_together(some);
+      continue;
+    }
+    for (ForwardTile<F>& tile : tiles_) {
+      if (task_.cut >= 0) {  // also those chunks that it has no keys of
+        tile.part.clear(tile.width(), value_dim_);
+        for (std::int64_t chunk = some.begin; chunk < some.end; ++chunk) end_chunk(tile, chunk);
+      }
+      run_alone(tile, some, false);
+    }
+  }
+}
+
+// What a cut task has of the chunk is saved, what others have joins the chunks before.
+template <class F>
+void ForwardWorker<F>::end_chunk(ForwardTile<F>& tile, std::int64_t chunk) {
+  if (task_.cut >= 0 && !exactly_) {
+    save(tile, chunk);
+  } else {
+    merge_chunk(tile);
+  }
 }
 
 // The chunk's sums join those before them.
@@ -173,14 +250,11 @@ TileState<F> ForwardWorker<F>::saved(std::int64_t chunk, std::size_t tile) const
 }
 
 template <class F>
-void ForwardWorker<F>::save(std::int64_t chunk) {
-  for (std::size_t i = 0; i < tiles_.size(); ++i) {
-    const ForwardTile<F>& tile = tiles_[i];
-    const TileState<F> kept = saved(chunk, i);
-    std::copy_n(tile.part.maximum, tile.width(), kept.maximum);
-    std::copy_n(tile.part.weight, tile.width(), kept.weight);
-    std::copy_n(tile.part.sums, tile.width() * value_dim_, kept.sums);
-  }
+void ForwardWorker<F>::save(const ForwardTile<F>& tile, std::int64_t chunk) {
+  const TileState<F> kept = saved(chunk, static_cast<std::size_t>(&tile - tiles_.data()));
+  std::copy_n(tile.part.maximum, tile.width(), kept.maximum);
+  std::copy_n(tile.part.weight, tile.width(), kept.weight);
+  std::copy_n(tile.part.sums, tile.width() * value_dim_, kept.sums);
 }
 
 // All pieces of a cut task are there: puts them together in order.
@@ -207,38 +281,30 @@ void ForwardWorker<F>::finish(ForwardTile<F>& tile) {
 // Somewhere is an infinity or a NaN: again, keeping hidden keys apart from visible ones.
 template <class F>
 void ForwardWorker<F>::run_exactly(ForwardTile<F>& tile) {
+  exactly_ = true;
   tile.started = false;
   tile.next_run = 0;
   layout::Range chunks;
   if (!tile.runs.empty())
     chunks = plan::chunks_of({tile.runs.front().begin(), tile.runs.back().end()});
-  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
-    shared_.workers.check();
-    tile.part.clear(tile.width(), value_dim_);
-    run_blocks({&tile, 1}, plan::keys_of_chunk(chunk), true);
-    merge_chunk(tile);
-  }
+  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
+    run_alone(tile, {chunk, chunk + 1}, true);
+  if (!tile.started) tile.total.clear(tile.width(), value_dim_);
 }
 
 template <class F>
 void ForwardWorker<F>::run() {
   for (ForwardTile<F>& tile : tiles_) load_queries(tile);
-  for (std::int64_t chunk = task_.chunks.begin; chunk < task_.chunks.end; ++chunk) {
-    run_chunk(chunk);
-    if (task_.cut >= 0) {
-      save(chunk);
-    } else {
-      for (ForwardTile<F>& tile : tiles_) merge_chunk(tile);
-    }
-  }
+  if (!tiles_.empty()) run_chunks();
   if (task_.cut >= 0) {
     // The last piece to end has the others' results before it.
     if (shared_.pieces_left[static_cast<std::size_t>(task_.cut)].fetch_sub(1) > 1) return;
     merge_pieces();
-  } else if (task_.chunks.empty()) {
-    for (ForwardTile<F>& tile : tiles_) tile.total.clear(tile.width(), value_dim_);
   }
-  for (ForwardTile<F>& tile : tiles_) finish(tile);
+  for (ForwardTile<F>& tile : tiles_) {
+    if (!tile.started) tile.total.clear(tile.width(), value_dim_);
+    finish(tile);
+  }
 }
 
 // Of a task of so many tiles, none of which is wider.
@@ -301,8 +367,9 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
   const ForwardKernels::OfTile& widest = shared.pass.kernels.tile(
       std::ranges::max(std::span(shared.vectors).first(static_cast<std::size_t>(vectors))));
   // Every piece has a key; those of a tile do not overlap.
-  const std::int64_t pieces = std::min(shared.pass.layout.most_pieces(),
-                                       plan::longest_chunk(shared.pass.layout.extent().keys));
+  const std::int64_t pieces =
+      std::min(shared.pass.layout.most_pieces(),
+               plan::chunks_at_once * plan::longest_chunk(shared.pass.layout.extent().keys));
   return {.bytes = static_cast<std::size_t>(scratch_of(shared.pass.kernels.compute, widest,
                                                        most->count, shared.pass.kernels.mods)),
           .wanted = static_cast<std::size_t>(most->count * pieces),

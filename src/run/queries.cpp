@@ -12,8 +12,12 @@ Queries Queries::carve(Carver& carver, std::int64_t width) {
 void Queries::find(const layout::Layout& layout, std::int64_t tile, std::int64_t first,
                    std::int64_t count, std::int64_t width) const {
   const layout::Tiles& tiles = layout.tiles();
+  const passes::Axis& axis = tiles.axis(tile);
   for (std::int64_t i = 0; i < width; ++i) {
-    const std::int64_t position = tiles.query(tile, first + std::min(i, count - 1));
+    const std::int64_t query = first + std::min(i, count - 1);
+    // Lines, which are most, without divisions.
+    const std::int64_t position =
+        axis.outer_count == 1 ? axis.low + query * axis.step : tiles.query(tile, query);
     positions[i] = static_cast<std::int32_t>(position);
     rows[i] = static_cast<std::int32_t>(position - layout.extent().queries.begin);
   }
