@@ -114,6 +114,10 @@ Measured measure_build(const OwnedMask& owned, std::int64_t length, Executor& ex
 
 constexpr const char* strided_text = "q >= kv && (q - kv) % 128 == 0";
 constexpr const char* fixed_text = "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128)";
+// Parts of the two without what is near the diagonal, and a window with gaps.
+constexpr const char* far_strided_text = "q >= kv && q - kv >= 128 && (q - kv) % 128 == 0";
+constexpr const char* far_fixed_text = "kv <= q && kv % 128 >= 112 && q // 128 != kv // 128";
+constexpr const char* dilated_text = "(q - kv) % 8 == 0 && q - kv < 1024 && q >= kv";
 
 // Choosing the order and building with it.
 Measured measure_choice(const char* text, std::int64_t length, Executor& executor) {
@@ -196,8 +200,22 @@ std::vector<BenchCase> layout_cases() {
           });
     }
   }
-  add("strided-64k", [](Executor& e) { return measure_choice(strided_text, 65536, e); });
-  add("fixed-64k", [](Executor& e) { return measure_choice(fixed_text, 65536, e); });
+  struct Periodic {
+    const char *name, *text;
+  };
+  for (const Periodic& mask : {Periodic{"strided", strided_text},
+                               {"fixed", fixed_text},
+                               {"far-strided", far_strided_text},
+                               {"far-fixed", far_fixed_text},
+                               {"dilated", dilated_text}}) {
+    for (const auto& [suffix, length] :
+         {std::pair{"64k", std::int64_t{1} << 16}, {"1m", std::int64_t{1} << 20}}) {
+      add(fmt::format("{}-{}", mask.name, suffix),
+          [text = mask.text, length = length](Executor& executor) {
+            return measure_choice(text, length, executor);
+          });
+    }
+  }
   add("strided-waste", [](Executor& e) { return measure_waste(strided_text, true, e); });
   add("fixed-waste", [](Executor& e) { return measure_waste(fixed_text, false, e); });
   add("dense-50", [](Executor& e) { return measure_dense(0.5, e); });

@@ -9,6 +9,7 @@
 // periods at once: classify_periods.cpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "base/parallel.h"
@@ -44,10 +45,15 @@ class Classifier {
 
     [[nodiscard]] Group part(std::int64_t from, std::int64_t to) const;
   };
-  // Whether a look at residues, or at what repeats, has paid so far.
-  struct Payoff {
-    int tried = 0, paid = 0;
-    [[nodiscard]] bool worth_it() const { return tried < 32 || paid * 8 >= tried; }
+  // Whether a look at residues, or at what repeats, is worth it: it never is for some masks. A
+  // success spares so many boxes that it pays for many failures.
+  class Patience {
+   public:
+    bool take() { return left_ > 0 && left_-- > 0; }
+    void succeed() { left_ = std::min(left_ + 64, 1024); }
+
+   private:
+    int left_ = 64;
   };
 
   // Keys are an axis of a box: neighbours, or some residues (inner) of some periods (outer).
@@ -73,7 +79,7 @@ class Classifier {
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;
-  Payoff residues_, repeats_;
+  Patience residues_, repeats_;
   std::vector<std::int64_t> q_, kv_;
   // Per key of the last evaluation: whether some, whether all of them see it.
   std::vector<std::uint8_t> some_, all_;

@@ -59,8 +59,7 @@ void append_periods(std::vector<Run>& runs, std::span<const Run> pattern, const 
 // Halves residues until each part is always or never visible in all tiles and periods. Where that
 // does not come to an end, leaves the residues that may be visible in `keys`.
 bool Classifier::split_residues(const Group& group, const Axis& queries, Axis& keys) {
-  if (keys.count == 1 || !residues_.worth_it()) return false;
-  ++residues_.tried;
+  if (keys.count == 1 || !residues_.take()) return false;
   std::vector<Residues> parts{{0, keys.count, Truth::unsure}};
   std::vector<Residues> halves;
   const auto look = [&](std::int64_t low, std::int64_t count) {
@@ -69,7 +68,6 @@ bool Classifier::split_residues(const Group& group, const Axis& queries, Axis& k
   };
   std::size_t undecided = 1;
   while (true) {
-    bool single = false;  // undecided, though it is one residue
     halves.clear();
     for (const Residues& part : parts) {
       if (part.truth == Truth::always || part.count == 1) {
@@ -84,16 +82,14 @@ bool Classifier::split_residues(const Group& group, const Axis& queries, Axis& k
     std::swap(parts, halves);
     undecided = 0;
     for (const Residues& part : parts) {
-      if (part.truth != Truth::unsure) continue;
-      ++undecided;
-      single = single || part.count == 1;
+      if (part.truth == Truth::unsure) ++undecided;
     }
     const bool all_single = std::ranges::all_of(
         parts, [](const Residues& part) { return part.truth == Truth::always || part.count == 1; });
     if (undecided == 0 || undecided > most_undecided || all_single) break;
   }
   if (undecided == 0) {
-    ++residues_.paid;
+    residues_.succeed();
     std::vector<Run> pattern;
     for (const Residues& part : parts)
       append(pattern, keys.low + part.low, keys.low + part.low + part.count, true);
@@ -102,7 +98,7 @@ bool Classifier::split_residues(const Group& group, const Axis& queries, Axis& k
   }
   const std::int64_t low = parts.front().low;
   const std::int64_t count = parts.back().low + parts.back().count - low;
-  if (count < keys.count) ++residues_.paid;
+  if (count < keys.count) residues_.succeed();
   keys = part_of(keys, low, count);
   return false;
 }
@@ -110,13 +106,12 @@ bool Classifier::split_residues(const Group& group, const Axis& queries, Axis& k
 // One tile: classifies the first period and asks whether the others are like it.
 bool Classifier::repeat_first_period(const Group& group, const Axis& keys) {
   const std::int64_t pairs = keys.count * group.tiles.size(group.first);
-  if (keys.outer_count < fewest_periods || pairs > most_pairs || !repeats_.worth_it()) return false;
-  ++repeats_.tried;
+  if (keys.outer_count < fewest_periods || pairs > most_pairs || !repeats_.take()) return false;
   std::vector<Run> pattern;
   split({group.tiles, group.first, group.last, {&pattern, 1}},
         {.low = keys.low, .count = keys.count});
   if (!repeats(group, keys, pattern)) return false;
-  ++repeats_.paid;
+  repeats_.succeed();
   append_periods(group.runs[0], pattern, keys);
   return true;
 }
