@@ -113,6 +113,10 @@ Measured measure_build(const OwnedMask& owned, std::int64_t length, Executor& ex
   return measured;
 }
 
+// Parts of the two without what is near the diagonal.
+constexpr const char* far_strided_text = "q >= kv && q - kv >= 128 && (q - kv) % 128 == 0";
+constexpr const char* far_fixed_text = "kv <= q && kv % 128 >= 112 && q // 128 != kv // 128";
+
 // Choosing the order and building with it.
 Measured measure_choice(const char* text, std::int64_t length, Executor& executor) {
   const OwnedMask owned = mask_of(text);
@@ -194,12 +198,22 @@ std::vector<BenchCase> layout_cases() {
           });
     }
   }
-  add("strided-64k", [](Executor& e) { return measure_choice(strided_text, 65536, e); });
-  add("fixed-64k", [](Executor& e) { return measure_choice(fixed_text, 65536, e); });
-  for (const auto& [suffix, length] : {std::pair{"64k", 1 << 16}, {"1m", 1 << 20}}) {
-    add(fmt::format("local-or-strided-{}", suffix), [length = length](Executor& e) {
-      return measure_choice(local_or_strided_text, length, e);
-    });
+  struct Periodic {
+    const char *name, *text;
+  };
+  for (const Periodic& mask : {Periodic{"strided", strided_text},
+                               {"fixed", fixed_text},
+                               {"far-strided", far_strided_text},
+                               {"far-fixed", far_fixed_text},
+                               {"local-or-strided", local_or_strided_text},
+                               {"dilated", dilated_text}}) {
+    for (const auto& [suffix, length] :
+         {std::pair{"64k", std::int64_t{1} << 16}, {"1m", std::int64_t{1} << 20}}) {
+      add(fmt::format("{}-{}", mask.name, suffix),
+          [text = mask.text, length = length](Executor& executor) {
+            return measure_choice(text, length, executor);
+          });
+    }
   }
   add("strided-waste", [](Executor& e) { return measure_waste(strided_text, true, e); });
   add("fixed-waste", [](Executor& e) { return measure_waste(fixed_text, false, e); });

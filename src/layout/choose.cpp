@@ -1,16 +1,15 @@
 // Chooses the query order and the tile height that make a mask cheapest.
 //
-// In: a mask, lengths, weights of tiles. Out: the cheapest candidate. Read candidates() first, then
-// choose_order().
+// In: a mask, lengths, weights of tiles. Out: all candidates and what they cost. Read candidates()
+// first, then costed_candidates().
 #include "layout/choose.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <set>
+#include <span>
 
 #include "base/parallel.h"
 #include "layout/classify.h"
@@ -59,23 +58,19 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
 // A candidate that costs so many times the best of the first look does not get a second one.
 constexpr double hopeless = 1.5;
 
-// Columns x weight of some tiles, scaled up to all tiles. Stops when it is clear that the result is
-// above `limit`; then it is some number above it.
-double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice,
-                    const TileWeights& weights, passes::CaptureTables& tables,
-                    std::int64_t most_tiles, const std::atomic<double>& limit,
-                    const base::Workers& workers) {
+// Costs a candidate on some tiles, scaled up to all.
+void look_at(Choice& choice, const Mask& mask, const Extent& extent, const TileWeights& weights,
+             passes::CaptureTables& tables, std::int64_t most_tiles, const base::Workers& workers) {
   const Tiles tiles(choice.order, extent.queries, choice.height);
-  if (tiles.count() == 0) return 0;
+  if (tiles.count() == 0) return;
   Classifier classifier(mask.graph, tables, mask.memory, workers);
   const std::int64_t batches = mask.graph.uses(ir::Input::b) ? extent.batch : 1;
   const std::int64_t heads = mask.graph.uses(ir::Input::h) ? extent.heads : 1;
   const std::int64_t lists = batches * heads;
   const std::int64_t total = tiles.count() * lists;
   const std::int64_t samples = std::min(total, most_tiles);
-  const double scale = static_cast<double>(total) / static_cast<double>(samples);
   double sum = 0;
-  for (std::int64_t i = 0; i < samples && sum * scale <= limit; ++i) {
+  for (std::int64_t i = 0; i < samples; ++i) {
     // Spread by the golden ratio: equal steps would fall into step with the classes of an order.
     const double spread = static_cast<double>(i) * std::numbers::phi;
     const std::int64_t at =
@@ -87,11 +82,10 @@ double sampled_cost(const Mask& mask, const Extent& extent, const Choice& choice
     std::vector<Run> runs;
     classifier.classify(tiles, list / heads, list % heads, tile, tile, extent.keys.begin,
                         extent.keys.end, {&runs, 1});
-    std::int64_t columns = 0;
-    for (const Run& run : runs) columns += run.length();
-    sum += static_cast<double>(columns) * weights.of(tiles.size(tile));
+    sum += tile_cost(runs, tiles.size(tile), weights);
   }
-  return sum * scale;
+  choice.cost = sum * static_cast<double>(total) / static_cast<double>(samples);
+  choice.estimated = samples < total;
 }
 
 }  // namespace
@@ -131,32 +125,34 @@ std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
   return list;
 }
 
-Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
-                    const base::Workers& workers) {
+std::vector<Choice> costed_candidates(const Mask& mask, const Extent& extent,
+                                      const TileWeights& weights, const base::Workers& workers) {
   check_mask(mask);
   check_extent(extent);
   std::vector<Choice> list = candidates(mask.graph, extent, weights);
   passes::CaptureTables tables(mask.memory);
-  const auto look = [&](std::int64_t most_tiles) {
-    // Bad candidates are also slow to cost, so they are given up early. Whoever is dropped is so
-    // for any order of events: the limit never falls below what the best candidate allows.
-    std::atomic<double> limit{std::numeric_limits<double>::infinity()};
-    base::parallel_for(workers, static_cast<std::int64_t>(list.size()), [&](std::int64_t i) {
-      Choice& choice = list[static_cast<std::size_t>(i)];
-      choice.cost = sampled_cost(mask, extent, choice, weights, tables, most_tiles, limit, workers);
-      double now = limit;
-      while (hopeless * choice.cost < now &&
-             !limit.compare_exchange_weak(now, hopeless * choice.cost)) {
-      }
+  const auto look = [&](std::span<Choice> choices, std::int64_t most_tiles) {
+    base::parallel_for(workers, static_cast<std::int64_t>(choices.size()), [&](std::int64_t i) {
+      look_at(choices[static_cast<std::size_t>(i)], mask, extent, weights, tables, most_tiles,
+              workers);
     });
-    return std::ranges::min_element(list, {}, &Choice::cost);
+    std::ranges::stable_sort(choices, {}, &Choice::cost);
   };
+  std::span<Choice> promising = list;
   // Small masks are looked at whole.
   if (extent.queries.count() > second_look * weights.lanes) {
-    const double promising = hopeless * look(first_look)->cost;
-    std::erase_if(list, [&](const Choice& choice) { return choice.cost > promising; });
+    look(list, first_look);
+    const double most = hopeless * list.front().cost;
+    const auto end = std::ranges::find_if(list, [&](const Choice& c) { return c.cost > most; });
+    promising = promising.first(static_cast<std::size_t>(end - list.begin()));
   }
-  return *look(second_look);
+  look(promising, second_look);
+  return list;
+}
+
+Choice choose_order(const Mask& mask, const Extent& extent, const TileWeights& weights,
+                    const base::Workers& workers) {
+  return costed_candidates(mask, extent, weights, workers).front();
 }
 
 }  // namespace treadle::layout

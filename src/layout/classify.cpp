@@ -1,11 +1,12 @@
 // Finds the runs of tiles: bounds boxes, splits those that stay undecided, evaluates the smallest.
 //
-// In: a mask, some tiles, a range or a list of keys. Out: their runs. Read classify() first, then
+// In: a mask, some tiles, a range or a list of keys. Out: their runs. Read split() first, then
 // settle().
 #include "layout/classify.h"
 
 #include <algorithm>
-#include <numeric>
+
+#include "layout/key_period.h"
 
 namespace treadle::layout {
 namespace {
@@ -16,11 +17,21 @@ using passes::Truth;
 // less than bounding the halves.
 constexpr std::int64_t leaf_keys = 64;
 
+// Keys of an axis, none of whose pieces touch unless they are all keys of their span.
+Run run_of(const passes::Axis& keys, bool full) {
+  if (keys.outer_count == 1 && keys.step > 1)
+    return Run::stepped({keys.low, 1, keys.step, keys.count}, full);
+  if (keys.outer_count == 1 || keys.count == keys.outer_step)
+    return {keys.low, keys.low + keys.count * keys.outer_count, full};
+  return Run::stepped({keys.low, keys.count, keys.outer_step, keys.outer_count}, full);
+}
+
 }  // namespace
 
 Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
                        const std::vector<ConstView>& memory, const base::Workers& workers)
-    : workers_(workers),
+    : mask_(mask),
+      workers_(workers),
       outputs_(static_cast<int>(mask.outputs().size())),
       bounds_(mask, tables),
       interpret_(mask, memory) {}
@@ -28,38 +39,87 @@ Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
 void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
                           std::int64_t last, std::int64_t begin, std::int64_t end,
                           std::span<std::vector<Run>> runs) {
-  if (begin >= end) return;
-  workers_.check();
-  const auto split_tiles = [&] {
-    const std::int64_t middle = first + (last - first) / 2;
-    classify(tiles, b, h, first, middle, begin, end, runs);
-    classify(tiles, b, h, middle + 1, last, begin, end,
-             runs.subspan(static_cast<std::size_t>(middle + 1 - first)));
-  };
-  const auto queries = tiles.joined(first, last);
-  if (!queries) return split_tiles();
-
   box_.b.low = b;
   box_.h.low = h;
-  box_.q = *queries;
-  box_.kv = {.low = begin, .count = end - begin};
-  const Truth truth = bounds_.truth(box_);
+  const Group group{tiles, first, last, runs};
+  const auto contiguous = [&](std::int64_t from, std::int64_t to) {
+    if (from < to) split(group, {.low = from, .count = to - from});
+  };
+  const std::int64_t period = key_period(mask_, end - begin);
+  if (period == 1) return contiguous(begin, end);
+  const std::int64_t first_whole = (begin + period - 1) / period * period;
+  const std::int64_t periods = (end - first_whole) / period;
+  contiguous(begin, first_whole);
+  split(group, {.low = first_whole, .count = period, .outer_count = periods, .outer_step = period});
+  contiguous(first_whole + periods * period, end);
+}
+
+Classifier::Group Classifier::Group::part(std::int64_t from, std::int64_t to) const {
+  return {tiles, from, to,
+          runs.subspan(static_cast<std::size_t>(from - first),
+                       static_cast<std::size_t>(to - from + 1))};
+}
+
+Truth Classifier::truth_of(const passes::Axis& queries, const passes::Axis& keys) {
+  box_.q = queries;
+  box_.kv = keys;
+  return bounds_.truth(box_);
+}
+
+void Classifier::split_tiles(const Group& group, const passes::Axis& keys) {
+  const std::int64_t middle = group.first + (group.last - group.first) / 2;
+  split(group.part(group.first, middle), keys);
+  split(group.part(middle + 1, group.last), keys);
+}
+
+void Classifier::split(const Group& group, passes::Axis keys) {
+  workers_.check();
+  const auto queries = group.tiles.joined(group.first, group.last);
+  if (!queries) return split_tiles(group, keys);
+  const Truth truth = truth_of(*queries, keys);
   if (truth == Truth::never) return;
   if (truth == Truth::always) {
-    for (auto& list : runs.first(static_cast<std::size_t>(last - first + 1)))
-      append(list, begin, end, true);
+    for (auto& list : group.runs) append(list, run_of(keys, true));
     return;
   }
+  const bool periodic = keys.outer_count > 1;
+  if (periodic && split_residues(group, *queries, keys)) return;
+  const std::int64_t many = keys.count * keys.outer_count;
+  const bool one_tile = group.first == group.last;
+  if (periodic && one_tile && repeat_first_period(group, keys)) return;
   // The longer side first, so that boxes stay near squares.
-  if (first < last && (queries->count >= end - begin || end - begin <= leaf_keys))
-    return split_tiles();
-  if (end - begin <= leaf_keys)
-    return settle(tiles, first, begin, end, tiles.size(first) - 1, runs[0]);
-  // At multiples of the leaf length: splits then fall on the powers of two that masks like.
-  const std::int64_t leaves = (end - begin + leaf_keys - 1) / leaf_keys;
-  const std::int64_t middle = begin + leaves / 2 * leaf_keys;
-  classify(tiles, b, h, first, last, begin, middle, runs);
-  classify(tiles, b, h, first, last, middle, end, runs);
+  const std::int64_t length = periodic ? keys.outer_count * keys.outer_step : keys.count;
+  if (!one_tile && (queries->count * queries->step >= length || many <= leaf_keys))
+    return split_tiles(group, keys);
+  if (many <= leaf_keys) return settle_all(group, keys);
+  passes::Axis lower = keys;
+  passes::Axis upper = keys;
+  if (periodic) {
+    lower.outer_count = keys.outer_count / 2;
+    upper.outer_count -= lower.outer_count;
+    upper.low += lower.outer_count * keys.outer_step;
+  } else {
+    // At multiples of the leaf length: splits then fall on the powers of two that masks like.
+    const std::int64_t leaves = (keys.count + leaf_keys - 1) / leaf_keys;
+    lower.count = leaves / 2 * leaf_keys;
+    upper.count -= lower.count;
+    upper.low += lower.count;
+  }
+  split(group, lower);
+  split(group, upper);
+}
+
+// One tile and few keys: one residue of several periods is a line, others go period by period.
+void Classifier::settle_all(const Group& group, const passes::Axis& keys) {
+  const std::int64_t step = group.tiles.size(group.first) - 1;
+  if (keys.count == 1 && keys.outer_count > 1) {
+    const passes::Axis line{.low = keys.low, .count = keys.outer_count, .step = keys.outer_step};
+    return settle(group.tiles, group.first, line, step, group.runs[0]);
+  }
+  for (std::int64_t i = 0; i < keys.outer_count; ++i) {
+    const passes::Axis line{.low = keys.low + i * keys.outer_step, .count = keys.count};
+    settle(group.tiles, group.first, line, step, group.runs[0]);
+  }
 }
 
 // Bounds the span of a list as a whole and cuts the list in two where that does not decide. So
@@ -77,9 +137,8 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
     return classify(tiles, b, h, tile, tile, begin, end, {&runs, 1});
   box_.b.low = b;
   box_.h.low = h;
-  box_.q = tiles.axis(tile);
-  box_.kv = {.low = begin, .count = end - begin};
-  const Truth truth = bounds_.truth(box_);
+  const passes::Axis span{.low = begin, .count = end - begin};
+  const Truth truth = truth_of(tiles.axis(tile), span);
   if (truth == Truth::unsure && end - begin > leaf_keys) {
     if (listed.size() == 1) {
       const std::int64_t pieces = only.count() / 2;
@@ -96,7 +155,7 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
   }
   std::vector<Run> seen;  // of all keys of the span
   if (truth == Truth::always) seen.emplace_back(begin, end, true);
-  if (truth == Truth::unsure) settle(tiles, tile, begin, end, tiles.size(tile) - 1, seen);
+  if (truth == Truth::unsure) settle(tiles, tile, span, tiles.size(tile) - 1, seen);
   auto next = seen.begin();
   for_each_piece(listed, [&](Range piece, bool full) {
     if (full) return append(runs, piece.begin, piece.end, true);
@@ -109,48 +168,47 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
 
 // Asks every `step`-th query. Where they disagree, the column is partial. Where they agree a bound
 // may show that all queries do; if not, more of them are asked, and in the end every one.
-void Classifier::settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end,
+void Classifier::settle(const Tiles& tiles, std::int64_t tile, const passes::Axis& line,
                         std::int64_t step, std::vector<Run>& runs) {
   const std::int64_t size = tiles.size(tile);
   step = std::max<std::int64_t>(step, 1);
-  evaluate(tiles, tile, 0, step, begin, end);
+  evaluate(tiles, tile, 0, step, line);
   // 0: none of them sees the key, 2: all do, 1: some.
   std::vector<std::uint8_t> kinds(some_.size());
   for (std::size_t i = 0; i < kinds.size(); ++i)
     kinds[i] = static_cast<std::uint8_t>(some_[i] + all_[i]);
 
-  for (std::int64_t key = begin; key < end;) {
-    const std::uint8_t kind = kinds[static_cast<std::size_t>(key - begin)];
-    std::int64_t next = key + 1;
-    while (next < end && kinds[static_cast<std::size_t>(next - begin)] == kind) ++next;
+  for (std::int64_t at = 0; at < line.count;) {
+    const std::uint8_t kind = kinds[static_cast<std::size_t>(at)];
+    std::int64_t next = at + 1;
+    while (next < line.count && kinds[static_cast<std::size_t>(next)] == kind) ++next;
+    const passes::Axis keys{
+        .low = line.low + at * line.step, .count = next - at, .step = line.step};
     if (kind == 1) {
-      append(runs, key, next, false);
+      append(runs, run_of(keys, false));
     } else if (step == 1) {
-      if (kind == 2) append(runs, key, next, true);  // every query was asked
+      if (kind == 2) append(runs, run_of(keys, true));  // every query was asked
     } else {
-      box_.q = tiles.axis(tile);
-      box_.kv = {.low = key, .count = next - key};
-      const Truth truth = bounds_.truth(box_);
-      if (truth == Truth::always) append(runs, key, next, true);
-      if (truth == Truth::unsure)
-        settle(tiles, tile, key, next, step > 8 && size > 16 ? 8 : 1, runs);
+      const Truth truth = truth_of(tiles.axis(tile), keys);
+      if (truth == Truth::always) append(runs, run_of(keys, true));
+      if (truth == Truth::unsure) settle(tiles, tile, keys, step > 8 && size > 16 ? 8 : 1, runs);
     }
-    key = next;
+    at = next;
   }
 }
 
 void Classifier::evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first,
-                          std::int64_t step, std::int64_t begin, std::int64_t end) {
-  const auto width = static_cast<std::size_t>(end - begin);
+                          std::int64_t step, const passes::Axis& line) {
+  const auto width = static_cast<std::size_t>(line.count);
   const std::int64_t size = tiles.size(tile);
   const auto rows = static_cast<std::size_t>((size - first + step - 1) / step);
   q_.resize(rows * width);
   kv_.resize(q_.size());
   for (std::size_t r = 0; r < rows; ++r) {
-    const auto at = static_cast<std::ptrdiff_t>(r * width);
-    std::fill_n(q_.begin() + at, width,
+    std::fill_n(q_.begin() + static_cast<std::ptrdiff_t>(r * width), width,
                 tiles.query(tile, first + static_cast<std::int64_t>(r) * step));
-    std::iota(kv_.begin() + at, kv_.begin() + at + static_cast<std::ptrdiff_t>(width), begin);
+    for (std::size_t c = 0; c < width; ++c)
+      kv_[r * width + c] = line.low + static_cast<std::int64_t>(c) * line.step;
   }
   interpret_({.b = {&box_.b.low, 1}, .h = {&box_.h.low, 1}, .q = q_, .kv = kv_},
              static_cast<std::int64_t>(q_.size()));

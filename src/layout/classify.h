@@ -4,8 +4,12 @@
 // hidden are settled at once, the others split. A small box of one tile that stays undecided is
 // settled exactly, column by column: most columns by a few queries of the tile and a bound, the
 // rest by evaluating every pair. So the cost follows the boundary of the mask, not its area.
+//
+// The keys of a mask with remainders, like (q - kv) % 128, are looked at as residues of many
+// periods at once: classify_periods.cpp.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "base/parallel.h"
@@ -33,18 +37,50 @@ class Classifier {
                        std::span<const Run> listed, std::vector<Run>& runs);
 
  private:
-  void settle(const Tiles& tiles, std::int64_t tile, std::int64_t begin, std::int64_t end,
-              std::int64_t step, std::vector<Run>& runs);
+  // Neighbouring tiles, and the list of each of them.
+  struct Group {
+    const Tiles& tiles;
+    std::int64_t first, last;
+    std::span<std::vector<Run>> runs;
 
-  // What queries first, first + step, ... of a tile see of keys begin .. end - 1.
+    [[nodiscard]] Group part(std::int64_t from, std::int64_t to) const;
+  };
+  // Whether a look at residues, or at what repeats, is worth it: it never is for some masks. A
+  // success spares so many boxes that it pays for many failures.
+  class Patience {
+   public:
+    bool take() { return left_ > 0 && left_-- > 0; }
+    void succeed() { left_ = std::min(left_ + 64, 1024); }
+
+   private:
+    int left_ = 64;
+  };
+
+  // Keys are an axis of a box: neighbours, or some residues (inner) of some periods (outer).
+  void split(const Group& group, passes::Axis keys);
+  void split_tiles(const Group& group, const passes::Axis& keys);
+  passes::Truth truth_of(const passes::Axis& queries, const passes::Axis& keys);
+  void settle_all(const Group& group, const passes::Axis& keys);
+  void settle(const Tiles& tiles, std::int64_t tile, const passes::Axis& line, std::int64_t step,
+              std::vector<Run>& runs);
+
+  // In classify_periods.cpp. Both are true when they have settled the box.
+  bool split_residues(const Group& group, const passes::Axis& queries, passes::Axis& keys);
+  bool repeat_first_period(const Group& group, const passes::Axis& keys);
+  bool repeats(const Group& group, const passes::Axis& keys, std::span<const Run> pattern);
+  bool repeats_partly(const Group& group, const passes::Axis& columns);
+
+  // What queries first, first + step, ... of a tile see of keys on a line.
   void evaluate(const Tiles& tiles, std::int64_t tile, std::int64_t first, std::int64_t step,
-                std::int64_t begin, std::int64_t end);
+                const passes::Axis& line);
 
+  const ir::Graph& mask_;
   const base::Workers& workers_;
   int outputs_;
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;
+  Patience residues_, repeats_;
   std::vector<std::int64_t> q_, kv_;
   // Per key of the last evaluation: whether some, whether all of them see it.
   std::vector<std::uint8_t> some_, all_;

@@ -30,14 +30,24 @@ std::int64_t best_height(std::int64_t queries, const TileWeights& weights) {
   return std::min(best, queries);
 }
 
+double tile_cost(std::span<const Run> runs, std::int64_t size, const TileWeights& weights) {
+  std::int64_t columns = 0;
+  std::int64_t pieces = 0;
+  for (const Run& run : runs) {
+    columns += run.length();
+    pieces += run.count();
+  }
+  const double besides = weights.per_tile + weights.per_run * static_cast<double>(runs.size()) +
+                         weights.per_piece * static_cast<double>(pieces);
+  return static_cast<double>(columns) * weights.of(size) + besides * weights.weight.front();
+}
+
 double cost(const Layout& layout, const TileWeights& weights) {
   double sum = 0;
   for (std::int64_t b = 0; b < (layout.per_batch() ? layout.extent().batch : 1); ++b) {
     for (std::int64_t h = 0; h < (layout.per_head() ? layout.extent().heads : 1); ++h) {
       for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
-        std::int64_t columns = 0;
-        for (const Run& run : layout.runs(b, h, tile)) columns += run.length();
-        sum += static_cast<double>(columns) * weights.of(layout.tiles().size(tile));
+        sum += tile_cost(layout.runs(b, h, tile), layout.tiles().size(tile), weights);
       }
     }
   }

@@ -180,7 +180,7 @@ Bound Bounds::input(Input input, const Box& box) const {
     case Input::b: return along(box.b, Variable::b, Variable::b);
     case Input::h: return along(box.h, Variable::h, Variable::h);
     case Input::q: return along(box.q, Variable::q, Variable::q_outer);
-    case Input::kv: return along(box.kv, Variable::kv, Variable::kv);
+    case Input::kv: return along(box.kv, Variable::kv, Variable::kv_outer);
   }
   return of_real(RealRange::anything());
 }

@@ -4,8 +4,9 @@
 //   box.q = {.low = 96, .count = 48}; queries 96 .. 143
 //   box.kv = {.low = 0, .count = 1024};
 //
-// Queries may run in steps (a residue class: low, low + step, ...) and in a second, outer loop (a
-// rectangle of a grid of width w: columns in steps of 1, rows in steps of w).
+// Queries and keys may run in steps (a residue class: low, low + step, ...) and in a second, outer
+// loop (a rectangle of a grid of width w: columns in steps of 1, rows in steps of w; some residues
+// modulo m: those in steps of 1, periods in steps of m).
 #pragma once
 
 #include <array>
@@ -30,13 +31,14 @@ struct Box {
 };
 
 // The free variables of a box: each counts from 0 to its number of values - 1.
-enum class Variable : std::uint8_t { b, h, q, q_outer, kv };
-inline constexpr std::size_t variables = 5;
+enum class Variable : std::uint8_t { b, h, q, q_outer, kv, kv_outer };
+inline constexpr std::size_t variables = 6;
 
 using Counts = std::array<std::int64_t, variables>;
 
 inline Counts counts_of(const Box& box) {
-  return {box.b.count, box.h.count, box.q.count, box.q.outer_count, box.kv.count};
+  return {box.b.count,       box.h.count,  box.q.count,
+          box.q.outer_count, box.kv.count, box.kv.outer_count};
 }
 
 }  // namespace treadle::passes

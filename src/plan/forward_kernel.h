@@ -31,7 +31,7 @@ struct ForwardKernelSpec {
   ScoreForm score;
   ModFacts score_facts;
   bool masked = false;  // else every query sees every key of the block
-  ir::Graph mask;  // the first output says what is visible, the last one whether a pair fails
+  ir::Graph mask;       // the first output says what is visible, the last one whether a pair fails
   ModFacts mask_facts;
   // NaN and infinities go exactly where the reference has them: slower, for tiles that turned out
   // to hold some.

@@ -29,6 +29,9 @@ struct Target {
   bool masked_loads = false;  // loads some lanes of 4 or 8 bytes in one instruction
   bool avx512 = false;        // masked loads of any width, and scalef: x * 2^n for a float n
   int libmvec = 0;  // bytes of the widest vectors that glibc's vector math takes; 0: there is none
+  // A product of vectors takes two turns of the multipliers, which are half as wide, as on Zen 4.
+  // Then loads keep up with products also in tiles of one vector.
+  bool half_wide = false;
   std::int64_t l1 = 32 << 10, l2 = 512 << 10;  // bytes, of one core
   int cores = 1;
 

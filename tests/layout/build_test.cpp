@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-#include "brute_layout.h"
+#include "exact_layout.h"
 #include "expect_error.h"
 #include "fuzz.h"
 #include "ir/parse.h"
@@ -17,22 +17,6 @@
 
 namespace treadle::layout {
 namespace {
-
-void expect_exact(const Mask& mask, const Extent& extent, const Tiles& tiles,
-                  const Layout& layout) {
-  for (std::int64_t b = 0; b < extent.batch; ++b) {
-    for (std::int64_t h = 0; h < extent.heads; ++h) {
-      const auto sights = test::every_pair(mask, extent, b, h);
-      for (std::int64_t tile = 0; tile < tiles.count(); ++tile) {
-        const auto runs = layout.runs(b, h, tile);
-        ASSERT_EQ(std::vector<Run>(runs.begin(), runs.end()),
-                  test::brute_runs(sights, extent, tiles, tile))
-            << ir::to_text(mask.graph) << "\n"
-            << to_text(layout);
-      }
-    }
-  }
-}
 
 std::vector<Order> orders() {
   return {{},

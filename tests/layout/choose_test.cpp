@@ -166,6 +166,33 @@ TEST(Choose, CostsEveryBatchAndHead) {
   }
 }
 
+TEST(Choose, AllCandidatesHaveACostBestFirst) {
+  const Mask mask = simplified_mask(strided);
+  for (const std::int64_t length : {512, 4096}) {
+    const Extent extent{.queries = length, .keys = length};
+    const auto all = costed_candidates(mask, extent, {}, *serial_executor());
+    EXPECT_EQ(all.size(), candidates(mask.graph, extent, {}).size());
+    EXPECT_EQ(all.front().order, choose_order(mask, extent, {}, *serial_executor()).order);
+    for (const Choice& choice : all) {
+      EXPECT_GE(choice.cost, all.front().cost);
+      if (choice.estimated) continue;
+      EXPECT_DOUBLE_EQ(choice.cost, exact_cost(mask, extent, choice, {}));
+    }
+    const auto again = costed_candidates(mask, extent, {}, *tbb_executor(3));
+    for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(again[i].cost, all[i].cost);
+  }
+}
+
+TEST(TileWeights, TilesRunsAndPiecesCostSomething) {
+  const TileWeights weights{
+      .lanes = 8, .weight = {10, 18}, .per_tile = 20, .per_run = 2, .per_piece = 0.5};
+  EXPECT_EQ(tile_cost({}, 8, weights), 200);
+  const std::vector<layout::Run> runs{
+      {0, 100, true},
+      layout::Run::stepped({.begin = 128, .width = 1, .step = 4, .count = 7}, false)};
+  EXPECT_EQ(tile_cost(runs, 16, weights), 107 * 18 + (20 + 2 * 2 + 0.5 * 8) * 10);
+}
+
 TEST(Statistics, CountEveryVisiblePair) {
   const auto executor = tbb_executor(2);
   const Extent extent{.batch = 2, .heads = 3, .queries = 70, .keys = 50};

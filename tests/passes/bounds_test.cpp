@@ -84,6 +84,28 @@ TEST(Bounds, BlocksAndGrids) {
   EXPECT_EQ(truth("q // 32 >= 3 && q // 32 <= 6", box_of(rectangle, {})), Truth::always);
 }
 
+// Some residues of the keys, over many periods.
+TEST(Bounds, ResiduesOfKeys) {
+  const auto residues = [](std::int64_t low, std::int64_t count) {
+    return Axis{.low = 1280 + low, .count = count, .outer_count = 100, .outer_step = 128};
+  };
+  EXPECT_EQ(truth("kv % 128 >= 112", box_of({}, residues(112, 16))), Truth::always);
+  EXPECT_EQ(truth("kv & 127 >= 112", box_of({}, residues(0, 112))), Truth::never);
+  EXPECT_EQ(truth("kv % 128 >= 112", box_of({}, residues(111, 2))), Truth::unsure);
+  EXPECT_EQ(truth("kv // 128 >= 10 && kv // 128 < 110", box_of({}, residues(0, 128))),
+            Truth::always);
+  // Queries of one class, and neighbours.
+  const char* strided = "(q - kv) % 128 == 0";
+  EXPECT_EQ(truth(strided, box_of({.low = 5, .count = 48, .step = 128}, residues(5, 1))),
+            Truth::always);
+  EXPECT_EQ(truth(strided, box_of({.low = 5, .count = 48, .step = 128}, residues(6, 122))),
+            Truth::never);
+  EXPECT_EQ(truth(strided, box_of({.low = 0, .count = 48}, residues(48, 80))), Truth::never);
+  EXPECT_EQ(truth("q >= kv && (q - kv) % 128 == 0",
+                  box_of({.low = 5, .count = 48, .step = 128}, residues(5, 1))),
+            Truth::unsure);
+}
+
 TEST(Bounds, CapturedArraysAreBoundedByTheirExtremes) {
   std::vector<std::int32_t> ids(1000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<std::int32_t>(i / 100);
@@ -253,9 +275,10 @@ void expect_sound(Random& random, const ir::Graph& outputs_only) {
     box.h = {.low = test::random_int(random, 0, 2), .count = test::random_int(random, 1, 2)};
     box.q = random_axis(random, 8);
     box.kv = random_axis(random, 8);
-    if (test::chance(random, 0.2)) {
-      box.q.outer_count = test::random_int(random, 1, 3);
-      box.q.outer_step = test::random_int(random, 1, 9);
+    for (Axis* axis : {&box.q, &box.kv}) {
+      if (!test::chance(random, 0.2)) continue;
+      axis->outer_count = test::random_int(random, 1, 3);
+      axis->outer_step = test::random_int(random, 1, 9);
     }
     bounds.evaluate(box);
     test::RandomPoints<F> points = test::random_points<F>(random, 24);

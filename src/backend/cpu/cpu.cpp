@@ -35,6 +35,7 @@ plan::Target target_named(const std::string& name) {
     base::fail("compile: the target is \"{}\", which this processor cannot run; it runs {}", name,
                fmt::join(runnable, ", "));
   }
+  wanted.half_wide = wanted.avx512 && target.half_wide;
   wanted.l1 = target.l1;
   wanted.l2 = target.l2;
   wanted.cores = target.cores;
