@@ -26,6 +26,7 @@ Bound compare(ir::Op op, const Order& can) {
 
 Order order_of(const IntegerRange& a, const IntegerRange& b, const Counts& counts) {
   Order can{a.low < b.high, a.low <= b.high && b.low <= a.high, a.high > b.low};
+  if (int{can.less} + int{can.equal} + int{can.greater} == 1) return can;  // no need to look closer
   const IntegerRange difference = subtract(a, b, counts);
   // Only a difference that cannot wrap has the sign of the comparison.
   if (difference.low > IntegerRange::lowest || difference.high < IntegerRange::highest) {
