@@ -3,7 +3,8 @@
 //   scores -> score mod -> mask -> running maximum -> powers of two -> weighted sum of values
 //
 // A tile's state is m, l and O, the last two relative to 2^ceil(m); calls for the blocks of a
-// chunk, in ascending order of keys, go on from where the last one stopped. Nothing here knows
+// chunk, in ascending order of keys, go on from where the last one stopped. What a sparse tile sees
+// of several chunks is one call. Nothing here knows
 // layouts, strides, types of tensors or threads: that is run's.
 #pragma once
 
@@ -22,6 +23,11 @@ struct ForwardKernelArgs {
   void* sums = nullptr;     // [value_dim][width]: O, not yet divided by l
   void* maximum = nullptr;  // [width]: m, in powers of two; -inf at first
   void* weight = nullptr;   // [width]: l; 0 at first
+  // Where chunks end, in places of the block, if the block's keys are all that the tile sees of
+  // these chunks: then each is summed on its own and added to m, l and O, which are those of the
+  // chunks before. None: the keys go on with m, l and O, which are those of their chunk alone.
+  const std::int32_t* chunk_ends = nullptr;
+  std::int64_t chunks = 0;
 };
 
 struct ForwardKernelSpec {

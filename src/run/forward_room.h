@@ -43,6 +43,7 @@ struct ForwardTile {
 template <class F>
 struct ForwardRoom {
   F *scores = nullptr, *rows = nullptr, *factors = nullptr;
+  std::int32_t* chunk_ends = nullptr;  // [key_block]
   std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
 
@@ -57,6 +58,7 @@ struct ForwardRoom {
       width = std::max(width, tile.width());
     }
     scores = carver.take<F>(plan.key_block * width);
+    chunk_ends = carver.take<std::int32_t>(plan.key_block);
     staged = carver.take<std::byte>(mods.staged * plan.key_block * width);
     frame = carver.take<std::byte>(mods.frame);
     block = KeyBlocks<F>::Room::carve(carver, plan);

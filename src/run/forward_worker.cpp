@@ -26,6 +26,34 @@
 namespace treadle::run {
 namespace {
 
+// The chunk that a tile is at.
+struct OpenChunk {
+  std::int64_t chunk = -1;
+  bool begun = false;    // tile.part has sums of it
+  std::int64_t end = 0;  // of its keys
+
+  OpenChunk() = default;
+  OpenChunk(std::int64_t number, bool has_sums)
+      : chunk(number), begun(has_sums), end(plan::keys_of_chunk(number).end) {}
+};
+
+// Chunks whose keys are all in the current block, one after the other.
+struct WholeChunks {
+  BlockRun places;
+  std::int64_t chunks = 0;
+};
+
+// Keys that all queries see and about which the mask is asked all the same, to save a call.
+constexpr std::int64_t most_asked_in_vain = 48;
+
+std::int64_t count_full(std::span<const BlockRun> runs, std::int64_t begin, std::int64_t end) {
+  std::int64_t full = 0;
+  for (const BlockRun& run : runs)
+    if (run.full && run.begin < end && run.end > begin)
+      full += std::min(run.end, end) - std::max(run.begin, begin);
+  return full;
+}
+
 template <class F>
 class ForwardWorker {
  public:
@@ -39,7 +67,10 @@ class ForwardWorker {
   bool are_apart(layout::Range keys);
   void run_together(layout::Range chunks);
   void run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact);
-  void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact);
+  void run_whole(ForwardTile<F>& tile, WholeChunks& whole);
+  void run_part(ForwardTile<F>& tile, layout::Range places, std::span<const BlockRun> runs,
+                OpenChunk& open, bool exact);
+  void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact, std::int64_t chunks = 0);
   void end_chunk(ForwardTile<F>& tile, std::int64_t chunk);
   void merge_chunk(ForwardTile<F>& tile);
   void save(const ForwardTile<F>& tile, std::int64_t chunk);
@@ -106,10 +137,13 @@ void ForwardWorker<F>::load_queries(ForwardTile<F>& tile) {
       {.source = room_.rows, .target = tile.lanes, .factors = room_.factors});
 }
 
-// A tile against some places of the current block, all full or all partial.
+// A tile against some places of the current block, all full or all partial, of one chunk, or of
+// several whole ones.
 template <class F>
-void ForwardWorker<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact) {
+void ForwardWorker<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact,
+                                  std::int64_t chunks) {
   const KeyBlock<F>& block = blocks_.now();
+  const TileState<F>& state = chunks > 0 ? tile.total : tile.part;
   tile.kernels->block(run.full, exact)({.tile = {.keys = block.keys + run.begin * dim_,
                                                  .values = block.values + run.begin * value_dim_,
                                                  .key_positions = block.positions + run.begin,
@@ -125,9 +159,11 @@ void ForwardWorker<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, boo
                                                  .frame = room_.frame,
                                                  .poisoned = &poisoned_},
                                         .scores = room_.scores,
-                                        .sums = tile.part.sums,
-                                        .maximum = tile.part.maximum,
-                                        .weight = tile.part.weight});
+                                        .sums = state.sums,
+                                        .maximum = state.maximum,
+                                        .weight = state.weight,
+                                        .chunk_ends = room_.chunk_ends,
+                                        .chunks = chunks});
   shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile});
 }
 
@@ -177,26 +213,59 @@ void ForwardWorker<F>::run_alone(ForwardTile<F>& tile, layout::Range chunks, boo
   blocks_.clear();
   blocks_.want(tile.runs, plan::keys_of_chunks(chunks));
   blocks_.start();
-  std::int64_t chunk = -1;  // whose sums are in tile.part
-  std::int64_t end = 0;     // of its keys
+  OpenChunk open;
   while (blocks_.next()) {
+    const auto runs = blocks_.runs_of(tile.runs, tile.next_run);
     const std::int32_t* positions = blocks_.now().positions;
-    for (BlockRun run : blocks_.runs_of(tile.runs, tile.next_run)) {
-      for (const std::int64_t last = run.end; run.begin < last; run.begin = run.end) {
-        if (positions[run.begin] >= end) {
-          if (chunk >= 0) end_chunk(tile, chunk);
-          chunk = plan::chunk_of(positions[run.begin]);
-          end = plan::keys_of_chunk(chunk).end;
-          tile.part.clear(tile.width(), value_dim_);
-        }
-        run.end = last;
-        if (positions[last - 1] >= end)
-          run.end = std::lower_bound(positions + run.begin, positions + last, end) - positions;
-        run_places(tile, run, exact);
+    WholeChunks whole;
+    for (std::int64_t place = 0; place < blocks_.now().count;) {
+      if (positions[place] >= open.end) open = {plan::chunk_of(positions[place]), false};
+      const std::int64_t last = blocks_.now().count;
+      const std::int64_t end =
+          positions[last - 1] < open.end
+              ? last
+              : std::lower_bound(positions + place, positions + last, open.end) - positions;
+      const bool ends = end < last || !blocks_.more_before(open.end);
+      const std::int64_t full = count_full(runs, place, end);
+      const bool is_full = full == end - place;
+      // A call for the whole chunk, unless the mask would be asked about too much.
+      if (ends && !open.begun && !exact && task_.cut < 0 &&
+          (is_full || full < most_asked_in_vain)) {
+        if (whole.chunks > 0 && whole.places.full != is_full) run_whole(tile, whole);
+        if (whole.chunks == 0) whole.places = {place, end, is_full};
+        whole.places.end = end;
+        room_.chunk_ends[whole.chunks++] = static_cast<std::int32_t>(end - whole.places.begin);
+      } else {
+        run_whole(tile, whole);
+        run_part(tile, {place, end}, runs, open, exact);
+        if (ends) end_chunk(tile, open.chunk);
       }
+      place = end;
     }
+    run_whole(tile, whole);
   }
-  if (chunk >= 0) end_chunk(tile, chunk);
+}
+
+// Chunks whose keys are all in the block, added to those before.
+template <class F>
+void ForwardWorker<F>::run_whole(ForwardTile<F>& tile, WholeChunks& whole) {
+  if (whole.chunks == 0) return;
+  if (!tile.started) tile.total.clear(tile.width(), value_dim_);
+  tile.started = true;
+  run_places(tile, whole.places, false, whole.chunks);
+  whole.chunks = 0;
+}
+
+// Places of one chunk, which go on with its sums.
+template <class F>
+void ForwardWorker<F>::run_part(ForwardTile<F>& tile, layout::Range places,
+                                std::span<const BlockRun> runs, OpenChunk& open, bool exact) {
+  if (!open.begun) tile.part.clear(tile.width(), value_dim_);
+  open.begun = true;
+  for (const BlockRun& run : runs) {
+    const BlockRun some{std::max(run.begin, places.begin), std::min(run.end, places.end), run.full};
+    if (some.begin < some.end) run_places(tile, some, exact);
+  }
 }
 
 // All of the task's chunks, some at a time, so that lists of keys stay short.

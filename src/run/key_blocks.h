@@ -61,6 +61,10 @@ class KeyBlocks {
   bool next();
 
   [[nodiscard]] const KeyBlock<F>& now() const { return now_; }
+  // Whether there are keys before `end` that come in later blocks.
+  [[nodiscard]] bool more_before(std::int64_t end) const {
+    return segment_ < lists_.wanted.size() && at_ < end;
+  }
   // What a tile with these runs looks at in the current block; find_block_runs() says what `next`
   // is. Valid until the next call.
   std::span<const BlockRun> runs_of(std::span<const layout::Run> runs, std::size_t& next) {

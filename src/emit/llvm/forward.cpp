@@ -13,11 +13,15 @@
 //   l  = l * 2^(ceil m - ceil m') + sum_k p           weigh
 //   O  = O * 2^(ceil m - ceil m') + V^T p             weigh (the factor), add_values (the sum)
 //
+// Where the keys are those of whole chunks, sum_k p and V^T p are one after the other those of each
+// chunk, as if chunks were merged: scaling is exact, so it does not matter when it is done.
+//
 // Powers are of whole numbers, so rescaling rounds nothing. Names: `maximum` is m, `weight` is l,
 // `sums` is O, `scores` is s and then p. All are transposed: rows of keys or dims, queries in the
 // lanes.
 #include "emit/llvm/forward.h"
 
+#include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -57,7 +61,10 @@ class ForwardEmitter {
   Value* hide(Value* score, Value* visible);
   Value* new_maximum(Value* old, int v);
   void rescale(Value* weights, const Values& change);
+  void for_chunks(const std::function<void(Value*, Value*)>& body);
   void make_weights(Value* weights, const Values& power);
+  // Whether the keys are those of whole chunks, which are summed on their own.
+  Value* apart() { return apart_; }
 
   bool has_mods() const { return spec_.masked || spec_.score.kind != plan::ScoreForm::Kind::plain; }
   bool marks_hidden() const { return spec_.masked && spec_.exact_nonfinite; }
@@ -78,7 +85,8 @@ class ForwardEmitter {
   KernelFunction<ForwardKernelArgs> kernel_;
   Builder& build_;
   TileEmitter tile_;
-  Value* scores_;
+  Value *scores_, *apart_;
+  Value* only_end_;       // the address of an i32: where all keys end
   Values block_maximum_;  // addresses, by vector: the maximum over this block's keys
 };
 
@@ -88,7 +96,10 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
       kernel_("forward", plan_.target, plan_.compute),
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
-      scores_(kernel_.args()[&ForwardKernelArgs::scores]) {
+      scores_(kernel_.args()[&ForwardKernelArgs::scores]),
+      apart_(build_.CreateICmpSGT(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(0))) {
+  only_end_ = build_.CreateAlloca(build_.getInt32Ty());
+  build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
   for (int v = 0; v < plan_.vectors; ++v) {
     block_maximum_.push_back(build_.CreateAlloca(build_.reals()));
     tile_.store(build_.numbers(-infinity), block_maximum_.back(), 0);
@@ -215,34 +226,66 @@ void ForwardEmitter::rescale(Value* weights, const Values& change) {
   });
 }
 
+// Calls body(begin, end) for the places of each chunk, or for all at once.
+void ForwardEmitter::for_chunks(const std::function<void(Value*, Value*)>& body) {
+  Value* ends =
+      build_.CreateSelect(apart(), kernel_.args()[&ForwardKernelArgs::chunk_ends], only_end_);
+  Value* chunks =
+      build_.CreateSelect(apart(), kernel_.args()[&ForwardKernelArgs::chunks], build_.index(1));
+  build_.loop(build_.index(0), chunks, 1, {build_.index(0)}, [&](Value* i, const Values& begin) {
+    ::llvm::Type* int32 = build_.getInt32Ty();
+    Value* end = build_.CreateSExt(build_.CreateLoad(int32, build_.element(int32, ends, i)),
+                                   build_.getInt64Ty());
+    body(begin.front(), end);
+    return Values{end};
+  });
+}
+
 void ForwardEmitter::make_weights(Value* weights, const Values& power) {
-  Values total;
-  for (int v = 0; v < plan_.vectors; ++v) total.push_back(tile_.load(weights, v));
-  const auto add_key = [&](Value* i, const Values& so_far) {
-    Values next;
+  for_chunks([&](Value* begin, Value* end) {
+    Values before, total;
+    for (int v = 0; v < plan_.vectors; ++v) {
+      before.push_back(tile_.load(weights, v));
+      total.push_back(build_.CreateSelect(apart(), build_.numbers(0), before.back()));
+    }
+    const auto add_key = [&](Value* i, const Values& so_far) {
+      Values next;
+      for (int v = 0; v < plan_.vectors; ++v) {
+        const auto at = static_cast<std::size_t>(v);
+        Value* address = tile_.at(scores_, i, v);
+        Value* score = build_.load(build_.reals(), address);
+        Value* weight = exp2_below(build_, score, power[at]);
+        if (marks_hidden())
+          weight = build_.CreateSelect(is_hidden(score), build_.numbers(-0.0), weight);
+        build_.store(weight, address);
+        next.push_back(build_.CreateFAdd(so_far[at], weight));
+      }
+      return next;
+    };
+    total = build_.loop(begin, end, 1, total, add_key);
     for (int v = 0; v < plan_.vectors; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      Value* address = tile_.at(scores_, i, v);
-      Value* score = build_.load(build_.reals(), address);
-      Value* weight = exp2_below(build_, score, power[at]);
-      if (marks_hidden())
-        weight = build_.CreateSelect(is_hidden(score), build_.numbers(-0.0), weight);
-      build_.store(weight, address);
-      next.push_back(build_.CreateFAdd(so_far[at], weight));
+      Value* both = build_.CreateFAdd(before[at], total[at]);
+      tile_.store(build_.CreateSelect(apart(), both, total[at]), weights, v);
     }
-    return next;
-  };
-  total = build_.loop(build_.index(0), tile_.count(), 1, total, add_key);
-  for (int v = 0; v < plan_.vectors; ++v)
-    tile_.store(total[static_cast<std::size_t>(v)], weights, v);
+  });
 }
 
 void ForwardEmitter::add_values() {
   Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
   Value* values = tile_.args()[&TileArgs::values];
-  add(build_, plan_,
-      {.a = values, .b = scores_, .c = sums, .keys = tile_.count(), .dim = plan_.value_dim},
-      marks_hidden());
+  for_chunks([&](Value* begin, Value* end) {
+    const auto row = [&](Value* array, std::int64_t width) {
+      return build_.element(build_.real(), array, build_.CreateNSWMul(begin, build_.index(width)));
+    };
+    add(build_, plan_,
+        {.a = row(values, plan_.value_dim),
+         .b = row(scores_, plan_.width()),
+         .c = sums,
+         .keys = build_.CreateNSWSub(end, begin),
+         .dim = plan_.value_dim},
+        {.skip_hidden = marks_hidden(), .apart = apart()});
+  });
 }
 
 }  // namespace

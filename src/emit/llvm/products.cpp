@@ -41,14 +41,20 @@ void multiply_rows(Builder& build, const plan::TilePlan& plan, const TileProduct
 
 // Rows `first` .. first + rows of C += A^T B.
 void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& product, Value* first,
-              int rows, bool skip_hidden) {
+              int rows, const AddOptions& options) {
   const auto address = [&](int r, int v) {
     Value* row = build.CreateNSWAdd(first, build.index(r));
     return build.vector_at(product.c, row, plan.width(), v);
   };
   Values c;
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < plan.vectors; ++v) c.push_back(build.load(build.reals(), address(r, v)));
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < plan.vectors; ++v) {
+      Value* before = build.load(build.reals(), address(r, v));
+      if (options.apart != nullptr)
+        before = build.CreateSelect(options.apart, build.numbers(0), before);
+      c.push_back(before);
+    }
+  }
   const MicroKernel kernel{.rows = rows,
                            .vectors = plan.vectors,
                            .a = build.element(build.real(), product.a, first),
@@ -57,10 +63,20 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
                            .b = product.b,
                            .b_step = plan.width(),
                            .depth = product.keys,
-                           .hidden = hidden_in(skip_hidden, MicroKernel::Hidden::in_b)};
+                           .hidden = hidden_in(options.skip_hidden, MicroKernel::Hidden::in_b)};
   c = accumulate(build, kernel, std::move(c));
-  for (int r = 0; r < rows; ++r)
-    for (int v = 0; v < plan.vectors; ++v) build.store(c[kernel.position(r, v)], address(r, v));
+  const auto store = [&](bool apart) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < plan.vectors; ++v) {
+        Value* sum = c[kernel.position(r, v)];
+        if (apart) sum = build.CreateFAdd(build.load(build.reals(), address(r, v)), sum);
+        build.store(sum, address(r, v));
+      }
+    }
+  };
+  if (options.apart == nullptr) return store(false);
+  build.when(options.apart, [&] { store(true); });
+  build.when(build.CreateNot(options.apart), [&] { store(false); });
 }
 
 // Element at * scale of an array.
@@ -131,15 +147,15 @@ void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
   build.when(fewer_than(std::min(plan.rows, few)), [&] { groups(1); });
 }
 
-void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product, bool skip_hidden) {
+void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
+         const AddOptions& options) {
   const std::int64_t rest = product.dim % plan.rows;
   const std::int64_t whole = product.dim - rest;
   if (whole > 0) {
     build.loop(build.index(0), build.index(whole), plan.rows,
-               [&](Value* d) { add_rows(build, plan, product, d, plan.rows, skip_hidden); });
+               [&](Value* d) { add_rows(build, plan, product, d, plan.rows, options); });
   }
-  if (rest > 0)
-    add_rows(build, plan, product, build.index(whole), static_cast<int>(rest), skip_hidden);
+  if (rest > 0) add_rows(build, plan, product, build.index(whole), static_cast<int>(rest), options);
 }
 
 void reduce(Builder& build, const plan::ReduceSpec& spec, const Arguments<plan::ReduceArgs>& args) {

@@ -4,7 +4,7 @@
 //   add        C[d][q] += sum_k A[k][d] B[k][q]               O^T += V^T P^T    dQ^T += K^T dS^T
 //   reduce     C[k][d] += sum_t sum_q A[t][k][q] B[t][q][d]   dV += P dO        dK += dS Q
 //
-// Every element of C is one chain of multiply-adds, in ascending order of the index that is summed
+// Every element of C (with AddOptions::apart, of what is added to it) is one chain of multiply-adds, in ascending order of the index that is summed
 // over, so its bits do not depend on the register blocking. How the sums are formed is known here
 // alone: a form for a matrix unit (AMX, tensor cores) takes the place of these three functions.
 #pragma once
@@ -36,9 +36,13 @@ using Epilogue = std::function<void(Value* result, int v)>;
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue = {});
 
-// With skip_hidden, elements of B that are -0 add nothing, not even 0 * inf.
+struct AddOptions {
+  bool skip_hidden = false;  // elements of B that are -0 add nothing, not even 0 * inf
+  // An i1: where it is true, the sums of these keys start from zero and are added to C as a whole.
+  Value* apart = nullptr;
+};
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
-         bool skip_hidden = false);
+         const AddOptions& options = {});
 
 // The operands are the members of the kernel's arguments. With spec.skip_hidden, elements of A that
 // are -0 add nothing.
