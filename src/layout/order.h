@@ -47,6 +47,11 @@ class Tiles {
   [[nodiscard]] Range queries() const { return queries_; }       // all of them
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(axes_.size()); }
 
+  // Whether the tiles are the same.
+  bool operator==(const Tiles& other) const {
+    return order_ == other.order_ && queries_ == other.queries_ && height_ == other.height_;
+  }
+
   // The queries of a tile, as one axis of a box.
   [[nodiscard]] const passes::Axis& axis(std::int64_t tile) const {
     return axes_[static_cast<std::size_t>(tile)];

@@ -21,6 +21,8 @@ struct TileWeights {
   // What else costs time, counted in keys of a tile of one vector: reading the queries of a tile and
   // writing its results; calling a kernel for a run; finding and copying a piece of keys.
   double per_tile = 24, per_run = 1, per_piece = 0.25;
+  // Of a tile, leaving its sums to another pass and finding them there.
+  double per_pass = 24;
 
   // The most that a tile has.
   [[nodiscard]] int vectors() const { return static_cast<int>(weight.size()); }

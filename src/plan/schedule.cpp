@@ -60,18 +60,22 @@ Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_
           .queries = std::clamp<std::int64_t>(layout.tiles().size(tile) - first, 0, most_queries)};
 }
 
-Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) {
+Schedule schedule(std::span<const layout::Layout* const> layouts, const ScheduleOptions& options) {
+  const layout::Layout& layout = *layouts.front();
   const layout::Extent& extent = layout.extent();
   const std::int64_t tile_count = layout.tiles().count();
   Schedule result;
   if (options.key_heads == 0) return result;
-  const std::vector<TileCost> tiles = measure(layout);
+  std::vector<std::vector<TileCost>> tiles;
+  for (const layout::Layout* one : layouts) tiles.push_back(measure(*one));
   const std::int64_t group = extent.heads / options.key_heads;
-  const auto tile_of = [&](std::int64_t b, std::int64_t head, std::int64_t t) -> const TileCost& {
-    const std::int64_t heads = layout.per_head() ? extent.heads : 1;
+  const auto tile_of = [&](std::size_t i, std::int64_t b, std::int64_t head,
+                           std::int64_t t) -> const TileCost& {
+    const layout::Layout& one = *layouts[i];
+    const std::int64_t heads = one.per_head() ? extent.heads : 1;
     const std::int64_t at =
-        ((layout.per_batch() ? b : 0) * heads + (layout.per_head() ? head : 0)) * tile_count + t;
-    return tiles[static_cast<std::size_t>(at)];
+        ((one.per_batch() ? b : 0) * heads + (one.per_head() ? head : 0)) * tile_count + t;
+    return tiles[i][static_cast<std::size_t>(at)];
   };
 
   double total = 0;
@@ -86,11 +90,13 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
         for (std::int64_t e = first; e < first + task.count; ++e) {
           const Entry entry =
               entry_of(layout, options.key_heads, options.most_queries, key_head, e);
-          const TileCost& tile = tile_of(b, entry.head, entry.tile);
-          if (entry.queries > 0) task.cost += tile.cost * options.weights.of(entry.queries);
-          if (tile.end == 0) continue;
-          begin = std::min(begin, tile.begin);
-          end = std::max(end, tile.end);
+          for (std::size_t i = 0; i < layouts.size(); ++i) {
+            const TileCost& tile = tile_of(i, b, entry.head, entry.tile);
+            if (entry.queries > 0) task.cost += tile.cost * options.weights.of(entry.queries);
+            if (tile.end == 0) continue;
+            begin = std::min(begin, tile.begin);
+            end = std::max(end, tile.end);
+          }
         }
         task.chunks = chunks_of({begin, end});
         total += task.cost;
@@ -103,7 +109,8 @@ Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) 
     const double longest = total / (options.threads * pieces_per_thread);
     std::vector<Task> pieces;
     for (const Task& task : result.tasks) {
-      const auto wanted = static_cast<std::int64_t>(std::ceil(task.cost / longest));
+      const auto wanted =
+          !options.may_cut ? 1 : static_cast<std::int64_t>(std::ceil(task.cost / longest));
       const std::int64_t most = std::min(wanted, task.chunks.count());
       if (most <= 1) {
         pieces.push_back(task);

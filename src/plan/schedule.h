@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "layout/layout.h"
@@ -45,6 +46,7 @@ struct ScheduleOptions {
   std::int64_t most_queries = 48;  // that a kernel takes at once
   int tiles_per_group = 4;
   int threads = 1;
+  bool may_cut = true;  // else tasks stay whole, however few there are
   layout::TileWeights weights;
 };
 
@@ -52,6 +54,11 @@ struct ScheduleOptions {
 Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_t most_queries,
                std::int64_t key_head, std::int64_t entry);
 
-Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options);
+// Of layouts with the same tiles, which a task looks at one after the other.
+Schedule schedule(std::span<const layout::Layout* const> layouts, const ScheduleOptions& options);
+inline Schedule schedule(const layout::Layout& layout, const ScheduleOptions& options) {
+  const layout::Layout* only = &layout;
+  return schedule(std::span(&only, 1), options);
+}
 
 }  // namespace treadle::plan

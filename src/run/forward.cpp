@@ -12,8 +12,11 @@ namespace treadle::run {
 namespace {
 
 PassOrder order_of(std::span<const ForwardPass> passes) {
-  std::vector<const layout::Layout*> layouts;
-  for (const ForwardPass& pass : passes) layouts.push_back(&pass.layout);
+  std::vector<std::vector<const layout::Layout*>> layouts;
+  for (const ForwardPass& pass : passes) {
+    auto& terms = layouts.emplace_back();
+    for (const ForwardPass::Term& term : pass.terms) terms.push_back(&term.layout);
+  }
   return PassOrder(layouts);
 }
 
@@ -26,7 +29,7 @@ std::size_t place_cuts(ForwardShared& shared) {
     shared.pieces_left[i] = cuts[i].pieces;
     shared.partial_offsets.push_back(bytes);
     bytes += static_cast<std::size_t>(cuts[i].chunks.count() * cuts[i].count) *
-             state_bytes(shared.pass.kernels.widest().plan);
+             state_bytes(shared.pass.widest().plan);
   }
   return bytes;
 }
@@ -39,20 +42,22 @@ std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const Forwa
   std::vector<std::unique_ptr<ForwardShared>> all;
   std::size_t partial_bytes = 0;
   std::int64_t threads = 0;
+  std::size_t first_term = 0;
   WorkspaceNeed need;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const ForwardPass& pass = passes[i];
-    const plan::TilePlan& plan = pass.kernels.widest().plan;
+    const plan::TilePlan& plan = pass.widest().plan;
     all.push_back(std::make_unique<ForwardShared>(
-        problem, pass, i, order,
-        plan::kernel_vectors(pass.layout.tiles(), plan.target.lanes(plan.compute)), workers));
+        problem, pass, i, first_term, order,
+        plan::kernel_vectors(pass.layout().tiles(), plan.target.lanes(plan.compute)), workers));
+    first_term += pass.terms.size();
     partial_bytes = std::max(partial_bytes, place_cuts(*all.back()));
     need.cover(workspace_need(*all.back()));
     const auto tasks = static_cast<std::int64_t>(pass.schedule.tasks.size());
     threads = std::max(threads, std::min<std::int64_t>(tasks, workers.threads()));
     if (problem.keys.needs_copy(plan.keys.element)) {
-      pass.kernels.load_k.prepare();
-      pass.kernels.load_v.prepare();
+      pass.kernels().load_k.prepare();
+      pass.kernels().load_v.prepare();
     }
   }
   // Cuts of one pass are done with when the next begins.

@@ -26,15 +26,25 @@ struct ForwardProblem {
   std::vector<std::int64_t> score_captures;  // plan/capture_descriptors.h
 };
 
-// The pairs that one term of the mask shows; for most masks these are all.
+// Terms of the mask that are looked at with the same tiles of queries, in their order; for most
+// masks there is one, which shows all pairs.
 struct ForwardPass {
-  const ForwardKernels& kernels;
-  const layout::Layout& layout;
-  std::vector<std::int64_t> mask_captures;
-  plan::Schedule schedule;  // of the layout
+  struct Term {
+    const ForwardKernels& kernels;
+    const layout::Layout& layout;
+    std::vector<std::int64_t> mask_captures;
+  };
+  std::vector<Term> terms;
+  plan::Schedule schedule;  // of their layouts; without cuts if there are several terms or passes
+
+  // What all of them have alike: tiles, and kernels that do not look at the mask.
+  [[nodiscard]] const layout::Layout& layout() const { return terms.front().layout; }
+  [[nodiscard]] const ForwardKernels& kernels() const { return terms.front().kernels; }
+  [[nodiscard]] const ForwardKernels::OfTile& widest() const { return kernels().widest(); }
 };
 
-// The first poisoned tile, if there is one. What passes find is merged in their order.
+// The first poisoned tile, if there is one. What terms show is merged in their order, pass after
+// pass.
 std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const ForwardProblem& problem,
                                 const base::Workers& workers, Scratch& scratch);
 

@@ -8,7 +8,7 @@
 namespace treadle::run {
 
 std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout, bool alone) {
+                                          const layout::Layout& layout, bool only) {
   std::vector<std::function<void()>> missing;
   const auto add = [&](const auto& kernel) {
     if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
@@ -25,10 +25,10 @@ std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
     if (layout.has_full()) add(tile.full);
     add(tile.queries_to_lanes);
     add(tile.sums_to_rows);
-    if (!alone) add(tile.sums_to_lanes);
-    if (!alone || chunks > 1) add(tile.merge);
+    if (!only) add(tile.sums_to_lanes);
+    if (!only || chunks > 1) add(tile.merge);
   }
-  if (!alone) add(kernels.copy_sums);
+  if (!only) add(kernels.copy_sums);
   add(kernels.load_q);
   add(kernels.store_out);
   return missing;

@@ -46,8 +46,9 @@ struct ForwardKernels {
   [[nodiscard]] const OfTile& widest() const { return tiles.back(); }
 };
 
-// What has to be compiled before a pass with this layout runs, alone or as one of several.
+// What has to be compiled before a call with this layout runs, for the only term of the mask or for
+// one of several.
 std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout, bool alone);
+                                          const layout::Layout& layout, bool only);
 
 }  // namespace treadle::run

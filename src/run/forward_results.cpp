@@ -1,4 +1,4 @@
-// Tiles written as results, or kept as states of rows. Read deliver() first.
+// Tiles written as results, or kept as states of rows. Read write() first.
 #include "run/forward_results.h"
 
 #include <algorithm>
@@ -6,25 +6,11 @@
 #include <limits>
 #include <numbers>
 #include <optional>
+#include <utility>
 
 #include "run/nonfinite.h"
 
 namespace treadle::run {
-
-template <class F>
-bool ForwardResults<F>::deliver(ForwardTile<F>& tile, bool last_try) const {
-  const bool continues = shared_.order.continues(shared_.number, b_, tile.entry.head);
-  const bool leaves = shared_.order.leaves(shared_.number, b_, tile.entry.head);
-  if (!continues && !leaves) return write(tile, last_try);
-  if (!last_try && !is_clean(tile)) return false;
-  if (continues) merge_rows(tile);
-  if (leaves) {
-    leave_rows(tile);
-  } else {
-    write(tile, true);
-  }
-  return true;
-}
 
 // Results of a tile, transposed into rows and converted. False, and nothing written, if there is a
 // NaN whose origin has to be looked into.
@@ -52,7 +38,7 @@ bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   }
   if (!clean && !last_try) return false;
 
-  store_rows(shared_.pass.kernels.store_out, room_.rows, value_dim_, problem_.out, b_,
+  store_rows(shared_.pass.kernels().store_out, room_.rows, value_dim_, problem_.out, b_,
              tile.entry.head, tile.queries.rows, tile.entry.queries);
   const auto put = [&](const std::optional<View>& view, auto value_of) {
     if (!view) return;
@@ -91,30 +77,36 @@ bool ForwardResults<F>::is_clean(const ForwardTile<F>& tile) const {
 template <class F>
 RowStates<F> ForwardResults<F>::rows_of(const ForwardTile<F>& tile) const {
   Carver carver(shared_.rows);
-  const layout::Extent& extent = shared_.pass.layout.extent();
+  const layout::Extent& extent = shared_.pass.layout().extent();
   const std::int64_t queries = extent.queries.count();
   return RowStates<F>::carve(carver, extent.batch * extent.heads * queries, value_dim_)
       .from((b_ * extent.heads + tile.entry.head) * queries, value_dim_);
 }
 
-// What passes before found joins the tile's state.
 template <class F>
-void ForwardResults<F>::merge_rows(ForwardTile<F>& tile) const {
+void ForwardResults<F>::begin(ForwardTile<F>& tile) const {
+  if (!shared_.order.continues(shared_.number, b_, tile.entry.head)) return;
   // Lanes without a query repeat the last one.
-  find_rows(rows_of(tile), shared_.pass.kernels.copy_sums, tile.part, room_.rows, tile.queries.rows,
-            tile.width(), value_dim_);
+  find_rows(rows_of(tile), shared_.pass.kernels().copy_sums, tile.joined, room_.rows,
+            tile.queries.rows, tile.width(), value_dim_);
   std::fill_n(room_.factors, tile.width(), F{1});
   tile.kernels->sums_to_lanes(
-      {.source = room_.rows, .target = tile.part.sums, .factors = room_.factors});
-  tile.merge(tile.part);
+      {.source = room_.rows, .target = tile.joined.sums, .factors = room_.factors});
+  tile.has_joined = true;
 }
 
 template <class F>
-void ForwardResults<F>::leave_rows(const ForwardTile<F>& tile) const {
+void ForwardResults<F>::end(ForwardTile<F>& tile) const {
+  if (!tile.has_joined) tile.joined.clear(tile.width(), value_dim_);
+  std::swap(tile.joined, tile.total);
+  if (!shared_.order.leaves(shared_.number, b_, tile.entry.head)) {
+    write(tile, true);
+    return;
+  }
   std::fill_n(room_.factors, tile.width(), F{1});
   tile.kernels->sums_to_rows(
       {.source = tile.total.sums, .target = room_.rows, .factors = room_.factors});
-  keep_rows(rows_of(tile), shared_.pass.kernels.copy_sums, tile.total, room_.rows,
+  keep_rows(rows_of(tile), shared_.pass.kernels().copy_sums, tile.total, room_.rows,
             tile.queries.rows, tile.entry.queries, value_dim_);
 }
 

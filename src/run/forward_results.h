@@ -18,18 +18,20 @@ class ForwardResults {
         problem_(shared.problem),
         b_(b),
         room_(room),
-        value_dim_(shared.pass.kernels.widest().plan.value_dim) {}
+        value_dim_(shared.pass.widest().plan.value_dim) {}
 
-  // False, and nothing done, if there is a NaN whose origin has to be looked into, unless this is
-  // the last try.
-  bool deliver(ForwardTile<F>& tile, bool last_try) const;
+  // Rows, lse and max of a tile that is complete. False, and nothing done, if there is a NaN whose
+  // origin has to be looked into, unless this is the last try.
+  bool write(const ForwardTile<F>& tile, bool last_try) const;
+
+  // Of several passes or terms: finds what passes before left; looks for a NaN whose origin has to be
+  // looked into; and, when all terms are joined, leaves the tile to the next pass or writes it.
+  void begin(ForwardTile<F>& tile) const;
+  [[nodiscard]] bool is_clean(const ForwardTile<F>& tile) const;
+  void end(ForwardTile<F>& tile) const;
 
  private:
-  bool write(const ForwardTile<F>& tile, bool last_try) const;
-  [[nodiscard]] bool is_clean(const ForwardTile<F>& tile) const;
   [[nodiscard]] RowStates<F> rows_of(const ForwardTile<F>& tile) const;
-  void merge_rows(ForwardTile<F>& tile) const;
-  void leave_rows(const ForwardTile<F>& tile) const;
 
   const ForwardShared& shared_;
   const ForwardProblem& problem_;

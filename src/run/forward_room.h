@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "plan/mod_plan.h"
 #include "plan/schedule.h"
@@ -24,16 +25,30 @@ struct ForwardTile {
   F* lanes = nullptr;        // [dim][width]: Q^T, scaled
   TileState<F> part, total;  // of this chunk; of all chunks before
   bool started = false;      // total holds something
+  TileState<F> joined;       // of passes and terms before, if there are several
+  bool has_joined = false;
   std::span<const layout::Run> runs;
   std::size_t next_run = 0;  // the first that may reach into the next block
 
   [[nodiscard]] std::int64_t width() const { return kernels->plan.width(); }
 
   // total = total, then other: merge() of run/tile.h.
-  void merge(const TileState<F>& other) {
-    kernels->merge({.maximum = total.maximum,
-                    .weight = total.weight,
-                    .sums = total.sums,
+  void merge(const TileState<F>& other) { merge(total, other); }
+  // joined = joined, then total.
+  void join() {
+    if (has_joined) {
+      merge(joined, total);
+    } else {
+      std::swap(joined, total);
+    }
+    has_joined = true;
+  }
+
+ private:
+  void merge(const TileState<F>& into, const TileState<F>& other) {
+    kernels->merge({.maximum = into.maximum,
+                    .weight = into.weight,
+                    .sums = into.sums,
                     .part_maximum = other.maximum,
                     .part_weight = other.weight,
                     .part_sums = other.sums});
@@ -47,7 +62,9 @@ struct ForwardRoom {
   std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
 
-  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, const plan::ModScratch& mods) {
+  // `joins`: there are several passes or terms.
+  void carve(Carver& carver, std::span<ForwardTile<F>> tiles, const plan::ModScratch& mods,
+             bool joins) {
     std::int64_t width = 0;
     const plan::TilePlan& plan = tiles.front().kernels->plan;
     for (ForwardTile<F>& tile : tiles) {
@@ -55,6 +72,7 @@ struct ForwardRoom {
       tile.lanes = carver.take<F>(tile.width() * plan.dim);
       tile.part = TileState<F>::carve(carver, tile.width(), plan.value_dim);
       tile.total = TileState<F>::carve(carver, tile.width(), plan.value_dim);
+      if (joins) tile.joined = TileState<F>::carve(carver, tile.width(), plan.value_dim);
       width = std::max(width, tile.width());
     }
     scores = carver.take<F>(plan.key_block * width);

@@ -1,6 +1,7 @@
 // One thread's part of a forward call: takes a task, writes the rows of its tiles.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -21,6 +22,7 @@ struct ForwardShared {
   const PassOrder& order;
   std::vector<int> vectors;  // of a tile of so many vectors' worth of queries, by that number - 1
   const base::Workers& workers;
+  plan::ModScratch mods;  // enough for the mods of each term
 
   // States of rows between passes: run/row_states.h.
   std::byte* rows = nullptr;
@@ -31,8 +33,10 @@ struct ForwardShared {
   std::vector<std::atomic<std::int64_t>> pieces_left;
   FirstPoisoned poisoned;
 
+  // The first of its terms is number `first_term` of all.
   ForwardShared(const ForwardProblem& of, const ForwardPass& one, std::size_t which,
-                const PassOrder& among, std::vector<int> kernel_vectors, const base::Workers& on)
+                std::size_t first_term, const PassOrder& among, std::vector<int> kernel_vectors,
+                const base::Workers& on)
       : problem(of),
         pass(one),
         number(which),
@@ -40,7 +44,15 @@ struct ForwardShared {
         vectors(std::move(kernel_vectors)),
         workers(on),
         pieces_left(one.schedule.cuts.size()),
-        poisoned(one.layout, which) {}
+        poisoned(one.layout(), first_term, one.terms.size()) {
+    for (const ForwardPass::Term& term : one.terms) {
+      mods.staged = std::max(mods.staged, term.kernels.mods.staged);
+      mods.frame = std::max(mods.frame, term.kernels.mods.frame);
+    }
+  }
+
+  // Whether states of several terms or passes are joined.
+  [[nodiscard]] bool joins() const { return pass.terms.size() > 1 || order.has_states(); }
 };
 
 // What a task of the pass needs at most.

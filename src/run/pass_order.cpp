@@ -12,10 +12,10 @@ bool has_keys(const layout::Layout& layout, std::int64_t b, std::int64_t h) {
 
 }  // namespace
 
-PassOrder::PassOrder(std::span<const layout::Layout* const> passes)
+PassOrder::PassOrder(const std::vector<std::vector<const layout::Layout*>>& passes)
     : single_(passes.size() == 1), count_(passes.size()) {
   if (single_) return;
-  const layout::Extent& extent = passes.front()->extent();
+  const layout::Extent& extent = passes.front().front()->extent();
   heads_ = extent.heads;
   lists_ = extent.batch * extent.heads;
   works_.resize(count_ * static_cast<std::size_t>(lists_));
@@ -23,22 +23,13 @@ PassOrder::PassOrder(std::span<const layout::Layout* const> passes)
     for (std::int64_t h = 0; h < extent.heads; ++h) {
       int workers = 0;
       for (std::size_t pass = 0; pass < count_; ++pass) {
-        const layout::Layout& layout = *passes[pass];
-        // What is the same for all is looked at once.
-        const std::int64_t like_b = layout.per_batch() ? b : 0, like_h = layout.per_head() ? h : 0;
-        works_[at(pass, b, h)] =
-            like_b == b && like_h == h ? has_keys(layout, b, h) : works_[at(pass, like_b, like_h)];
+        bool any = false;
+        for (const layout::Layout* layout : passes[pass]) any = any || has_keys(*layout, b, h);
+        works_[at(pass, b, h)] = any ? 1 : 0;
         workers += works_[at(pass, b, h)];
       }
       has_states_ = has_states_ || workers > 1;
-    }
-  }
-  // When nobody copies entries any more.
-  for (std::int64_t b = 0; b < extent.batch; ++b) {
-    for (std::int64_t h = 0; h < extent.heads; ++h) {
-      bool any = false;
-      for (std::size_t pass = 0; pass < count_; ++pass) any = any || works_[at(pass, b, h)] != 0;
-      if (!any) works_[at(count_ - 1, b, h)] = 1;
+      if (workers == 0) works_[at(count_ - 1, b, h)] = 1;
     }
   }
 }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "layout/layout.h"
@@ -15,8 +14,8 @@ namespace treadle::run {
 
 class PassOrder {
  public:
-  // Of passes in their order; all are of one extent.
-  explicit PassOrder(std::span<const layout::Layout* const> passes);
+  // Of the terms of each pass, in their order; all are of one extent.
+  explicit PassOrder(const std::vector<std::vector<const layout::Layout*>>& passes);
 
   // Whether the pass has anything to do for the head. If none has keys for it, the last pass has.
   [[nodiscard]] bool works(std::size_t pass, std::int64_t b, std::int64_t h) const {

@@ -70,7 +70,8 @@ class DirectRun {
         .max = rows.max.view(),
         .scale = 0.25,
         .score_captures = plan::capture_descriptors(backend::cpu::score_memory(forms_, bound_))};
-    const run::ForwardPass pass{*kernels, layout, plan::capture_descriptors(bound_.mask), schedule};
+    const run::ForwardPass pass{{{*kernels, layout, plan::capture_descriptors(bound_.mask)}},
+                                schedule};
     EXPECT_FALSE(run::forward({&pass, 1}, problem, executor, scratch).has_value());
     return rows;
   }

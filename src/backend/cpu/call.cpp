@@ -54,10 +54,18 @@ void Cpu::forward(const ForwardRequest& call) const {
   std::vector<run::ForwardPass> passes;
   for (std::size_t i = 0; i < kernels.size(); ++i) {
     const layout::Layout& tiles = held.passes[i].layout;
-    const plan::TilePlan& widest = kernels[i]->widest().plan;
-    passes.push_back(
-        {*kernels[i], tiles, mask_captures(call, kinds[i]),
-         plan::schedule(tiles, schedule_options(widest, memory.keys(), call.workers))});
+    // Terms with the same tiles of queries are looked at together.
+    const bool goes_on = i > 0 && passes.back().layout().tiles() == tiles.tiles();
+    if (!goes_on) passes.emplace_back();
+    passes.back().terms.push_back({*kernels[i], tiles, mask_captures(call, kinds[i])});
+  }
+  for (run::ForwardPass& pass : passes) {
+    std::vector<const layout::Layout*> layouts;
+    for (const run::ForwardPass::Term& term : pass.terms) layouts.push_back(&term.layout);
+    plan::ScheduleOptions options =
+        schedule_options(pass.widest().plan, memory.keys(), call.workers);
+    options.may_cut = held.passes.size() == 1;
+    pass.schedule = plan::schedule(layouts, options);
   }
   const auto poisoned = run::forward(passes, memory.problem(call), call.workers, process_.scratch);
   if (poisoned) explain(call, held, *poisoned);

@@ -41,7 +41,8 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
 LookedAtTerm look_at(const MaskTerm& term, const Program& program, const Bindings& bound,
                      const layout::Extent& extent, const layout::Order& order) {
   const auto facts_of = [&](const ir::Graph& graph) {
-    return plan::find_facts(graph, backend::memory_of(graph, program.mask, bound.mask), extent, order);
+    return plan::find_facts(graph, backend::memory_of(graph, program.mask, bound.mask), extent,
+                            order);
   };
   const auto is_checked = [](const plan::ModFacts& facts) {
     return facts.reads == plan::Reads::checked;

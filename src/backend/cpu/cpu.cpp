@@ -9,7 +9,7 @@
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
-#include "layout/choose.h"
+#include "layout/choose_passes.h"
 #include "plan/capture_descriptors.h"
 #include "plan/mod_plan.h"
 #include "run/backward.h"
@@ -55,16 +55,23 @@ Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Worker
   const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
   auto held = std::make_shared<Layout::Held>();
   held->mask = program_.mask.hash();
-  const auto add = [&](const ir::Graph& graph, std::shared_ptr<const MaskTerm> term) {
-    const layout::Mask mask{graph, backend::memory_of(graph, program_.mask, bound.mask)};
-    const layout::Choice choice = layout::choose_order(mask, extent, weights, workers);
-    const layout::Tiles tiles(choice.order, extent.queries, choice.height);
-    held->passes.push_back({layout::build(mask, extent, tiles, workers), std::move(term)});
+  std::vector<layout::Mask> masks;
+  const MaskTerms terms = terms_.find(bound.mask);
+  for (const std::shared_ptr<const MaskTerm>& term : terms) {
+    const ir::Graph& graph = term->graph(look_at(*term, program_, bound, extent, {}).checked);
+    masks.push_back({graph, backend::memory_of(graph, program_.mask, bound.mask)});
+  }
+  if (terms.empty()) masks.push_back({program_.mask, bound.mask});
+  std::vector<std::vector<layout::Choice>> candidates;
+  for (const layout::Mask& mask : masks)
+    candidates.push_back(layout::costed_candidates(mask, extent, weights, workers));
+  const std::vector<layout::Choice> choices = layout::choose_passes(candidates, extent, weights);
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    const layout::Tiles tiles(choices[i].order, extent.queries, choices[i].height);
+    held->passes.push_back(
+        {layout::build(masks[i], extent, tiles, workers), terms.empty() ? nullptr : terms[i]});
     show("runs per tile", held->passes.back().layout);
-  };
-  for (const std::shared_ptr<const MaskTerm>& term : terms_.find(bound.mask))
-    add(term->graph(look_at(*term, program_, bound, extent, {}).checked), term);
-  if (held->passes.empty()) add(program_.mask, nullptr);
+  }
   return Layout(std::move(held));
 }
 
@@ -121,7 +128,7 @@ void Cpu::explain(const Request& call, const Layout::Held& held, const run::Pois
                .score_memory = call.bound.score_mod,
                .mask = program_.mask,
                .mask_memory = call.bound.mask,
-               .layout = &held.passes[where.pass].layout},
+               .layout = &held.passes[where.term].layout},
               where);
 }
 

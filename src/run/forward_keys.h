@@ -1,0 +1,68 @@
+// ForwardKeys: the tiles of a task against the keys that one term of the mask shows them.
+//
+//   ForwardKeys<float> keys(shared, task, workspace.lists);
+//   keys.use(room, tiles);
+//   keys.look_at(term);          // each tile's runs begin anew
+//   keys.run();                  // m, l and O of each tile's keys
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "run/cut_sums.h"
+#include "run/forward_room.h"
+#include "run/forward_worker.h"
+#include "run/key_blocks.h"
+
+namespace treadle::run {
+
+template <class F>
+class ForwardKeys {
+ public:
+  ForwardKeys(ForwardShared& shared, const plan::Task& task, BlockLists& lists);
+
+  void use(const ForwardRoom<F>& room, std::span<ForwardTile<F>> tiles);
+  // A term of the pass, by its number.
+  void look_at(std::size_t term);
+
+  // All of the task's chunks. A cut task saves what it finds, others have it in tile.total if
+  // tile.started.
+  void run();
+  // A tile that turned out to hold an infinity or a NaN: again, keeping hidden keys apart from
+  // visible ones.
+  void run_exactly(ForwardTile<F>& tile);
+
+ private:
+  // The chunk that a tile is at.
+  struct OpenChunk;
+  // Chunks whose keys are all in the current block, one after the other.
+  struct WholeChunks {
+    BlockRun places;
+    std::int64_t chunks = 0;
+  };
+
+  bool are_apart(layout::Range keys);
+  void run_together(layout::Range chunks);
+  void run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact);
+  void run_whole(ForwardTile<F>& tile, WholeChunks& whole);
+  void run_part(ForwardTile<F>& tile, layout::Range places, std::span<const BlockRun> runs,
+                OpenChunk& open, bool exact);
+  void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact, std::int64_t chunks = 0);
+  void end_chunk(ForwardTile<F>& tile, std::int64_t chunk);
+  void merge_chunk(ForwardTile<F>& tile);
+
+  ForwardShared& shared_;
+  const ForwardProblem& problem_;
+  const plan::Task& task_;
+  CutSums<F> cuts_;
+  KeyBlocks<F> blocks_;
+  std::int64_t dim_, value_dim_;
+  ForwardRoom<F> room_;
+  std::span<ForwardTile<F>> tiles_;
+  const ForwardPass::Term* term_ = nullptr;
+  std::size_t term_number_ = 0;
+  std::int64_t poisoned_ = 0;
+  bool exactly_ = false;  // a tile that was complete is run again
+};
+
+}  // namespace treadle::run
