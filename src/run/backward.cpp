@@ -30,8 +30,7 @@ std::int64_t places_of(const BackwardPass& pass) {
 
 template <class F>
 BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& problem,
-                 const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
-                 const base::Workers& workers, Scratch& scratch) {
+                 Nonfinite nonfinite, const base::Workers& workers, Scratch& scratch) {
   const std::int64_t rows = problem.q.size(0) * problem.q.size(1) * problem.q.size(2);
   const auto size_of_dq = [](const BackwardPass& pass) {
     return pass.kernels.plan.width() * pass.kernels.plan.dim;
@@ -49,12 +48,15 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
   carve(carver);
 
   std::vector<std::unique_ptr<BackwardShared<F>>> all;
-  const auto groups = static_cast<std::int64_t>(schedule.groups.size());
+  std::int64_t threads = 0;
   WorkspaceNeed need;
   for (const BackwardPass& pass : passes) {
     const bool adds = !all.empty();
+    const plan::BackwardSchedule& schedule = pass.schedule;
+    const auto groups = static_cast<std::int64_t>(schedule.groups.size());
+    threads = std::max(threads, std::min<std::int64_t>(groups, workers.threads()));
     all.push_back(std::make_unique<BackwardShared<F>>(
-        pass, all.size(), problem, schedule, nonfinite,
+        pass, all.size(), problem, nonfinite,
         typename OrderedSums<F>::Parts{sums, places_of(pass), size_of_dq(pass), schedule.chunks},
         terms, workers));
     for (const CapturedSum& captured : problem.captured) {
@@ -71,7 +73,7 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
       pass.kernels.load_v.prepare();
     }
   }
-  Scratch::Share share(scratch, std::min<std::int64_t>(groups, workers.threads()), need);
+  Scratch::Share share(scratch, threads, need);
   find_terms(terms, passes.front().kernels, problem, workers, share);
   // From here on nothing is allocated that the call cannot do without: results are written.
   for (const CapturedSum& captured : problem.captured)
@@ -79,10 +81,11 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
   bool nan = false;
   for (const auto& shared : all) {
     // Groups begin in their order: few parts come early, and who has no memory for one may wait.
-    base::parallel_for(workers, groups, [&](std::int64_t i) {
+    const auto& groups = shared->schedule.groups;
+    base::parallel_for(workers, static_cast<std::int64_t>(groups.size()), [&](std::int64_t i) {
       try {
         const Scratch::Lease workspace = share.lend();
-        for (const plan::BackwardTask& task : schedule.groups[static_cast<std::size_t>(i)])
+        for (const plan::BackwardTask& task : groups[static_cast<std::size_t>(i)])
           run_task(*shared, task, *workspace);
       } catch (...) {
         shared->give_up();
@@ -99,11 +102,10 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
 }  // namespace
 
 BackwardDone backward(std::span<const BackwardPass> passes, const BackwardProblem& problem,
-                      const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
-                      const base::Workers& workers, Scratch& scratch) {
+                      Nonfinite nonfinite, const base::Workers& workers, Scratch& scratch) {
   return passes.front().kernels.plan.compute == DType::f64
-             ? run<double>(passes, problem, schedule, nonfinite, workers, scratch)
-             : run<float>(passes, problem, schedule, nonfinite, workers, scratch);
+             ? run<double>(passes, problem, nonfinite, workers, scratch)
+             : run<float>(passes, problem, nonfinite, workers, scratch);
 }
 
 }  // namespace treadle::run

@@ -43,6 +43,7 @@ struct BackwardPass {
   const BackwardKernels& kernels;
   const layout::Layout& layout;
   std::vector<std::int64_t> mask_captures;
+  plan::BackwardSchedule schedule;
 };
 
 struct BackwardDone {
@@ -59,8 +60,7 @@ enum class Nonfinite { fast, exact };
 // Passes add up in their order: each is complete, and scaled, before the next is added. With several
 // passes dq, dk and dv are of the compute type.
 BackwardDone backward(std::span<const BackwardPass> passes, const BackwardProblem& problem,
-                      const plan::BackwardSchedule& schedule, Nonfinite nonfinite,
-                      const base::Workers& workers, Scratch& scratch);
+                      Nonfinite nonfinite, const base::Workers& workers, Scratch& scratch);
 
 // Bytes of a thread's workspace that no task of such calls exceeds, but for private sums of
 // captures' gradients. `keys` is how many a task has at most, `leaves` how many the queries of a key

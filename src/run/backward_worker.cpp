@@ -1,12 +1,13 @@
 // A task of a backward call.
 //
 //   for leaf of the queries:                           run/sum_tree.h: sums over queries end here
-//     for group of its tiles that look at the chunk:
+//     for group of its tiles that look at the task's keys:
 //       load Q, dO, lse2 and delta of its tiles
-//       for block of the chunk's keys:
-//         for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
-//         dV += P^T dO, dK += dS^T Q                   over all tiles of the group at once
-//       deliver the tiles' dQ
+//       for chunk of the task's:                       mostly one
+//         for block of the chunk's keys:
+//           for tile: for run of the block that it sees: a kernel: P, dS, its part of dQ
+//           dV += P^T dO, dK += dS^T Q                 over all tiles of the group at once
+//         deliver the tiles' dQ
 //   join the leaves' dK and dV, scale and write them
 //
 // Read BackwardWorker::run() first.
@@ -36,6 +37,11 @@ std::int64_t leaves_of(const BackwardShared<F>& shared) {
   return batches * ((tiles.count() * parts + leaf - 1) / leaf);
 }
 
+template <class F>
+bool looks_at(const BackwardTile<F>& tile, layout::Range keys) {
+  return tile.entry.queries > 0 && reaches(tile.runs, keys.begin, keys.end);
+}
+
 // Tiles whose keys, taken together, are so many times those of one of them have nothing in common
 // that is worth a block of its own.
 constexpr double apart = 3;
@@ -57,13 +63,13 @@ class BackwardWorker {
   const plan::TilePlan& plan() const { return shared_.kernels.plan; }
   std::int64_t width() const { return plan().width(); }
   BackwardTile<F> tile_of(std::int64_t entry) const;
-  bool looks_at_chunk(const BackwardTile<F>& tile) const;
   bool run_leaf(std::int64_t first, std::int64_t end);
   void run_group(std::int64_t first, std::int64_t end, bool last_of_leaf);
-  void run_blocks(bool last_of_leaf);
+  void run_chunk(std::int64_t chunk, bool last_of_leaf);
+  void run_blocks(layout::Range keys, bool last_of_leaf);
   void run_block(layout::Range tiles, bool last_of_leaf);
   layout::Range run_tile(std::size_t number, std::int64_t rows);
-  void deliver_dq(const BackwardTile<F>& tile, const F* part);
+  void deliver_dq(const BackwardTile<F>& tile, std::int64_t chunk, const F* part);
   void store(const CopyKernel& copy, const View& to, F* from, std::int64_t length, F scale);
   void watch(const F* values, std::int64_t count) {
     if (has_nan(values, count)) shared_.nan = true;
@@ -117,11 +123,6 @@ BackwardTile<F> BackwardWorker<F>::tile_of(std::int64_t entry) const {
   tile.place = number * parts_ + tile.entry.first_query / width();
   tile.runs = layout.runs(tile.b, tile.entry.head, tile.entry.tile);
   return tile;
-}
-
-template <class F>
-bool BackwardWorker<F>::looks_at_chunk(const BackwardTile<F>& tile) const {
-  return tile.entry.queries > 0 && reaches(tile.runs, task_.keys.begin, task_.keys.end);
 }
 
 // A tile's P and dS for the current block; places it does not look at are zero. Returns a range
@@ -226,10 +227,10 @@ void BackwardWorker<F>::run_block(layout::Range tiles, bool last_of_leaf) {
 // Blocks of keys that all of the group's tiles look at, or, where these look at different ones, a
 // tile's own.
 template <class F>
-void BackwardWorker<F>::run_blocks(bool last_of_leaf) {
+void BackwardWorker<F>::run_blocks(layout::Range keys, bool last_of_leaf) {
   const auto count = static_cast<std::int64_t>(tiles_.size());
   blocks_.clear();
-  for (const BackwardTile<F>& tile : tiles_) blocks_.want(tile.runs, task_.keys);
+  for (const BackwardTile<F>& tile : tiles_) blocks_.want(tile.runs, keys);
   const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
   const double each = static_cast<double>(wanted.sum) / static_cast<double>(count);
   if (count == 1 || static_cast<double>(wanted.keys) <= apart * each) {
@@ -238,7 +239,7 @@ void BackwardWorker<F>::run_blocks(bool last_of_leaf) {
   }
   for (std::int64_t i = 0; i < count; ++i) {
     blocks_.clear();
-    blocks_.want(tiles_[static_cast<std::size_t>(i)].runs, task_.keys);
+    blocks_.want(tiles_[static_cast<std::size_t>(i)].runs, keys);
     blocks_.start();
     while (blocks_.next()) run_block({i, i + 1}, last_of_leaf && i + 1 == count);
   }
@@ -246,8 +247,8 @@ void BackwardWorker<F>::run_blocks(bool last_of_leaf) {
 
 // The chunk's part of a tile's dQ; the thread that completes the sum writes it.
 template <class F>
-void BackwardWorker<F>::deliver_dq(const BackwardTile<F>& tile, const F* part) {
-  const F* sum = shared_.dq.deliver(tile.place, task_.chunk, part);
+void BackwardWorker<F>::deliver_dq(const BackwardTile<F>& tile, std::int64_t chunk, const F* part) {
+  const F* sum = shared_.dq.deliver(tile.place, chunk, part);
   if (sum == nullptr || tile.entry.queries == 0) return;
   if (shared_.adds && tile.runs.empty()) return;
   watch(sum, width() * plan().dim);
@@ -269,8 +270,9 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
   tiles_ = {};
   for (std::int64_t e = first; e < end; ++e) {
     BackwardTile<F> tile = tile_of(e);
-    if (!looks_at_chunk(tile)) {
-      deliver_dq(tile, nullptr);
+    if (!looks_at(tile, task_.keys)) {
+      for (std::int64_t chunk = task_.chunks.begin; chunk < task_.chunks.end; ++chunk)
+        deliver_dq(tile, chunk, nullptr);
       continue;
     }
     tile.room = room_.tiles[tiles_.size()];
@@ -284,10 +286,23 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
     exact_queries_ = has_nonfinite(room_.q_rows, rows * dim_);
     exact_dout_ = has_nonfinite(room_.dout_rows, rows * value_dim_);
   }
+  for (std::int64_t chunk = task_.chunks.begin; chunk < task_.chunks.end; ++chunk)
+    run_chunk(chunk, last_of_leaf);
+}
+
+// The group's tiles against one of the task's chunks.
+template <class F>
+void BackwardWorker<F>::run_chunk(std::int64_t chunk, bool last_of_leaf) {
+  const layout::Range keys = task_.keys_of(chunk, problem_.keys.positions());
   gradients_.start_group();
-  run_blocks(last_of_leaf);
+  run_blocks(keys, last_of_leaf);
   if (!gradients_.add_group()) shared_.nan = true;
-  for (const BackwardTile<F>& tile : tiles_) deliver_dq(tile, tile.room.dq);
+  for (const BackwardTile<F>& tile : tiles_) {
+    const bool looked = looks_at(tile, keys);
+    deliver_dq(tile, chunk, looked ? tile.room.dq : nullptr);
+    if (looked && chunk + 1 < task_.chunks.end)
+      std::fill_n(tile.room.dq, width() * plan().dim, F{0});
+  }
 }
 
 // The chunk's rows, scaled and converted.

@@ -31,14 +31,13 @@ struct BackwardShared {
   std::atomic<bool> nan{false};
 
   BackwardShared(const BackwardPass& one, std::size_t number, const BackwardProblem& of,
-                 const plan::BackwardSchedule& tasks, Nonfinite nonfinite,
-                 const typename OrderedSums<F>::Parts& dq_parts, const RowTerms<F>& row_terms,
-                 const base::Workers& on)
+                 Nonfinite nonfinite, const typename OrderedSums<F>::Parts& dq_parts,
+                 const RowTerms<F>& row_terms, const base::Workers& on)
       : kernels(one.kernels),
         pass(one),
         adds(number > 0),
         problem(of),
-        schedule(tasks),
+        schedule(one.schedule),
         exact(nonfinite == Nonfinite::exact),
         dq(dq_parts),
         terms(row_terms),

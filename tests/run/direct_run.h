@@ -87,8 +87,6 @@ class DirectRun {
         {.forward = kind_,
          .derivative_facts = facts_.derivative,
          .vectors = plan::vectors_for(kind_.target, kind_.compute, layout.tiles().height())});
-    const plan::BackwardSchedule schedule =
-        plan::schedule_backward(keys.batch(), keys.heads(), keys.positions(), {});
     const std::int64_t length = keys.positions().count();
     Gradients g{Tensor(q.dtype(), q.shape()),
                 Tensor(kind_.k, {keys.batch(), keys.heads(), length, kind_.dim}),
@@ -108,9 +106,12 @@ class DirectRun {
         .derivative_captures = plan::capture_descriptors(bound_.derivative),
         .captured = {},
         .gradient_strides = {}};
-    const run::BackwardPass pass{*kernels, layout, plan::capture_descriptors(bound_.mask)};
+    const run::BackwardPass pass{
+        *kernels, layout, plan::capture_descriptors(bound_.mask),
+        plan::schedule_backward(keys.batch(), keys.heads(), keys.positions(), {},
+                                plan::chunks_per_task(layout))};
     const run::BackwardDone done =
-        run::backward({&pass, 1}, problem, schedule, run::Nonfinite::fast, executor, scratch);
+        run::backward({&pass, 1}, problem, run::Nonfinite::fast, executor, scratch);
     EXPECT_FALSE(done.poisoned.has_value());
     EXPECT_FALSE(done.nan);
     return g;

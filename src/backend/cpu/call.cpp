@@ -95,15 +95,18 @@ void Cpu::backward(const BackwardRequest& call) const {
                            .vectors = plan::vectors_for(target_, call.sizes.compute, height),
                            .adds_up = adds_up}));
     compile(needed(*kernels.back(), pass.layout), call.workers);
-    passes.push_back({*kernels.back(), pass.layout, mask_captures(call, kind)});
+    passes.push_back({*kernels.back(), pass.layout, mask_captures(call, kind), {}});
   }
   // A NaN may have come from a hidden pair that was multiplied with zero: then once more, exactly.
   for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     const BackwardMemory memory(call, program_, forms_, checked, adds_up);
-    const plan::BackwardSchedule schedule = plan::schedule_backward(
-        call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys, memory.reaches());
-    const run::BackwardDone done = run::backward(passes, memory.problem(call), schedule, nonfinite,
-                                                 call.workers, process_.scratch);
+    for (run::BackwardPass& pass : passes) {
+      pass.schedule =
+          plan::schedule_backward(call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys,
+                                  memory.reaches(), plan::chunks_per_task(pass.layout));
+    }
+    const run::BackwardDone done =
+        run::backward(passes, memory.problem(call), nonfinite, call.workers, process_.scratch);
     if (done.nan && nonfinite == run::Nonfinite::fast) continue;
     if (done.poisoned) explain(call, held, *done.poisoned);
     return memory.deliver();

@@ -11,6 +11,7 @@
 #include "layout/build.h"
 #include "layout/choose_passes.h"
 #include "plan/capture_descriptors.h"
+#include "plan/chunks.h"
 #include "plan/mod_plan.h"
 #include "run/backward.h"
 #include "run/forward.h"
@@ -101,8 +102,9 @@ std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
 
 std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   const auto contributions = static_cast<std::int64_t>(program_.derivative.contributions.size());
-  const std::int64_t keys =
-      plan::schedule_backward(sizes.key_batch, sizes.key_heads, sizes.keys, {}).longest;
+  // Of one chunk, or of several short ones.
+  const std::int64_t keys = std::max(plan::longest_chunk(sizes.keys),
+                                     std::min(sizes.keys.count(), plan::most_keys_of_chunks));
   plan::ModScratch mods = most_scratch(sizes);
   if (forms_.derives)
     mods += plan::most_scratch_of(program_.derivative.graph, target_.lanes(sizes.compute));
