@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "backend/cpu/make_cpu.h"
+#include "backend/cpu/mask_passes.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
-#include "layout/choose.h"
 #include "plan/capture_descriptors.h"
 #include "plan/mod_plan.h"
 #include "run/backward.h"
@@ -17,14 +17,6 @@
 #include "run/poison.h"
 
 namespace treadle::backend::cpu {
-namespace {
-
-void show(std::string_view title, const layout::Layout& layout) {
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, title, layout::to_text(layout));
-}
-
-}  // namespace
 
 plan::Target target_named(const std::string& name) {
   plan::Target target = plan::host_target();
@@ -52,19 +44,11 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
   const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-  const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
+  const auto chosen = choose_passes({program_.mask, bound.mask}, terms_.find(bound.mask), extent,
+                                    plan::tile_weights(target_, sizes.compute), choices_, workers);
   auto held = std::make_shared<Layout::Held>();
+  held->passes = build_passes(chosen, extent, workers);
   held->mask = program_.mask.hash();
-  const auto add = [&](const ir::Graph& graph, std::shared_ptr<const MaskTerm> term) {
-    const layout::Mask mask{graph, backend::memory_of(graph, program_.mask, bound.mask)};
-    const layout::Choice choice = layout::choose_order(mask, extent, weights, workers);
-    const layout::Tiles tiles(choice.order, extent.queries, choice.height);
-    held->passes.push_back({layout::build(mask, extent, tiles, workers), std::move(term)});
-    show("runs per tile", held->passes.back().layout);
-  };
-  for (const std::shared_ptr<const MaskTerm>& term : terms_.find(bound.mask))
-    add(term->graph(look_at(*term, program_, bound, extent, {}).checked), term);
-  if (held->passes.empty()) add(program_.mask, nullptr);
   return Layout(std::move(held));
 }
 
@@ -75,7 +59,10 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
   held->passes.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
-  show("listed keys per tile", held->passes.front().layout);
+  if (base::dump_wanted(base::Dump::layout)) {
+    base::dump(base::Dump::layout, "listed keys per tile",
+               layout::to_text(held->passes.front().layout));
+  }
   return Layout(std::move(held));
 }
 

@@ -1,0 +1,68 @@
+// Takes the terms of a mask to layouts.
+//
+// In: a mask, its terms, lengths, weights of tiles. Out: a choice for each term, then its layout.
+#include "backend/cpu/mask_passes.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/call_facts.h"
+#include "base/dump.h"
+#include "ir/print.h"
+#include "layout/build.h"
+#include "layout/choice_text.h"
+
+namespace treadle::backend::cpu {
+namespace {
+
+void show(const std::vector<ChosenPass>& passes) {
+  if (!base::dump_wanted(base::Dump::plan)) return;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    const ChosenPass& pass = passes[i];
+    base::dump(base::Dump::plan, title_of(passes, i),
+               ir::to_text(pass.term ? pass.term->mask : pass.mask.graph) + '\n' +
+                   layout::to_text(pass.chosen->candidates));
+  }
+}
+
+}  // namespace
+
+std::string title_of(const std::vector<ChosenPass>& passes, std::size_t pass) {
+  const layout::Extent& extent = passes[pass].chosen->extent;
+  const std::string term =
+      passes.size() == 1 ? "" : fmt::format(", term {} of {}", pass + 1, passes.size());
+  return fmt::format("mask{}, costed for {} queries x {} keys", term, extent.queries.count(),
+                     extent.keys.count());
+}
+
+std::vector<ChosenPass> choose_passes(const layout::Mask& mask, const MaskTerms& terms,
+                                      const layout::Extent& extent,
+                                      const layout::TileWeights& weights, KeptChoices& kept,
+                                      const base::Workers& workers) {
+  std::vector<ChosenPass> passes;
+  const auto add = [&](const ir::Graph& graph, std::shared_ptr<const MaskTerm> term) {
+    layout::Mask own{graph, backend::memory_of(graph, mask.graph, mask.memory)};
+    auto chosen = kept.find(own, extent, weights, workers);
+    passes.push_back({std::move(own), std::move(term), std::move(chosen)});
+  };
+  for (const std::shared_ptr<const MaskTerm>& term : terms)
+    add(term->graph(look_at(*term, mask.graph, mask.memory, extent, {}).checked), term);
+  if (terms.empty()) add(mask.graph, nullptr);
+  show(passes);
+  return passes;
+}
+
+std::vector<Layout::Held::Pass> build_passes(const std::vector<ChosenPass>& chosen,
+                                             const layout::Extent& extent,
+                                             const base::Workers& workers) {
+  std::vector<Layout::Held::Pass> passes;
+  for (const ChosenPass& pass : chosen) {
+    const layout::Choice& choice = pass.chosen->best();
+    const layout::Tiles tiles(choice.order, extent.queries, choice.height);
+    passes.push_back({layout::build(pass.mask, extent, tiles, workers), pass.term});
+    if (base::dump_wanted(base::Dump::layout))
+      base::dump(base::Dump::layout, "runs per tile", to_text(passes.back().layout));
+  }
+  return passes;
+}
+
+}  // namespace treadle::backend::cpu
