@@ -134,7 +134,9 @@ void add_mask(CLI::App& program) {
       ->allow_extra_args(false);
   command->add_option(
       "--order", request->order,
-      fmt::format("Which queries share a tile: {}, or auto, the default", order_forms));
+      fmt::format("Which queries share a tile: {}; or auto, the default: as calls choose "
+                  "it, in a pass for each term of the mask",
+                  order_forms));
   command
       ->add_option("--tile", request->tile,
                    "Queries in a tile, 48 if not given; without --order they are in their order")

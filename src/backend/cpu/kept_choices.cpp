@@ -22,6 +22,14 @@ layout::Range class_of(layout::Range range) {
   return std::min<std::int64_t>(rounded, std::numeric_limits<std::int32_t>::max());
 }
 
+layout::Mask with_known_scalars(const layout::Mask& mask) {
+  const auto is_scalar = [](const ir::Slot& slot) { return slot.rank == 0; };
+  if (std::ranges::none_of(mask.graph.slots(), is_scalar)) return mask;
+  layout::Mask known{passes::with_scalars(mask.graph, mask.memory), {}};
+  known.memory = backend::memory_of(known.graph, mask.graph, mask.memory);
+  return known;
+}
+
 base::Hash key_of(const ir::Graph& mask, const layout::Extent& extent,
                   const layout::TileWeights& weights) {
   // A binding for each member: one that is added and forgotten here does not compile.
@@ -79,8 +87,7 @@ std::shared_ptr<const Chosen> KeptChoices::find(const layout::Mask& mask,
                                                 const layout::Extent& extent,
                                                 const layout::TileWeights& weights,
                                                 const base::Workers& workers) {
-  layout::Mask known{passes::with_scalars(mask.graph, mask.memory), {}};
-  known.memory = backend::memory_of(known.graph, mask.graph, mask.memory);
+  const layout::Mask known = with_known_scalars(mask);
   if (!known.memory.empty()) return choose(known, extent, weights, workers);
   layout::Extent lists = extent;  // those that differ
   if (!known.graph.uses(ir::Input::b)) lists.batch = std::min<std::int64_t>(lists.batch, 1);
