@@ -20,15 +20,15 @@ plan::ModFacts ordinary(const ir::Graph& graph) {
 
 }  // namespace
 
-std::string assembly_text(const Options& options, const AssemblyRequest& request) {
+std::string assembly_text(const Options& options, const AssemblyRequest& request,
+                          const plan::Target& target) {
   const backend::Program program = api::stages_of(options).program;
   const backend::cpu::Forms forms = backend::cpu::forms_of(program);
-  const backend::cpu::ForwardKind kind{
-      .target = request.target.empty() ? plan::host_target() : plan::find_target(request.target),
-      .dim = request.dim,
-      .value_dim = request.dim,
-      .score_facts = ordinary(forms.score.graph),
-      .mask_facts = ordinary(program.mask)};
+  const backend::cpu::ForwardKind kind{.target = target,
+                                       .dim = request.dim,
+                                       .value_dim = request.dim,
+                                       .score_facts = ordinary(forms.score.graph),
+                                       .mask_facts = ordinary(program.mask)};
   const auto spec = [&](bool masked) {
     return backend::cpu::forward_spec(program, forms, kind, {.masked = masked});
   };

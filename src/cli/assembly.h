@@ -4,17 +4,18 @@
 #include <cstdint>
 #include <string>
 
+#include "plan/target.h"
 #include "treadle/attention.h"
 
 namespace treadle::cli {
 
 struct AssemblyRequest {
   bool wanted = false;
-  std::string target;  // empty: this machine's own
   std::int64_t dim = 64;
 };
 
 // Of f32 kernels for ordinary calls: reads stay inside, queries in their own order.
-std::string assembly_text(const Options& options, const AssemblyRequest& request);
+std::string assembly_text(const Options& options, const AssemblyRequest& request,
+                          const plan::Target& target);
 
 }  // namespace treadle::cli

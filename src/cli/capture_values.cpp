@@ -90,4 +90,15 @@ std::vector<Capture> captures_with_values(const std::string& command,
   return captures;
 }
 
+std::vector<Capture> captures_perhaps_with_values(const std::string& command,
+                                                  const std::vector<std::string>& texts) {
+  std::vector<Capture> captures;
+  for (const std::string& text : texts) {
+    const bool valued = text.find('=') != std::string::npos;
+    add_capture(command, captures,
+                valued ? capture_from(command, text) : captures_from({text}).front());
+  }
+  return captures;
+}
+
 }  // namespace treadle::cli

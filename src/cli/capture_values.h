@@ -18,4 +18,8 @@ namespace treadle::cli {
 std::vector<Capture> captures_with_values(const std::string& command,
                                           const std::vector<std::string>& texts);
 
+// The same for some, and for those that are name:dtype:rank what captures_from() returns.
+std::vector<Capture> captures_perhaps_with_values(const std::string& command,
+                                                  const std::vector<std::string>& texts);
+
 }  // namespace treadle::cli

@@ -53,7 +53,8 @@ void add_explain(CLI::App& program) {
   command->footer(
       "Example:\n"
       "  treadle explain \"score + slopes[h] * (kv - q)\" --mask \"q >= kv\" \\\n"
-      "      --capture slopes:f32:1 --gradient slopes\n\n"
+      "      --capture slopes:f32:1 --gradient slopes\n"
+      "  treadle explain --mask \"q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)\" --q 4096\n\n"
       "A SCORE that begins with a minus goes last, after --.");
   auto request = std::make_shared<ExplainRequest>();
   command->add_option(
@@ -66,21 +67,31 @@ void add_explain(CLI::App& program) {
   command
       ->add_option(
           "--capture", request->captures,
-          "A buffer that the mods read, as name:dtype:rank; rank 0 is a number. Repeatable")
+          "A buffer that the mods read, as name:dtype:rank, where rank 0 is a number, or with its "
+          "values, as `treadle mask` takes them. Repeatable")
       ->allow_extra_args(false);
   command
       ->add_option("--gradient", request->gradients,
                    "The name of a capture whose gradient is wanted. Repeatable")
       ->allow_extra_args(false);
+  const CLI::Validator a_length = between(1, std::numeric_limits<int>::max());
+  CLI::Option* queries =
+      command
+          ->add_option(
+              "--q", request->queries,
+              "Queries: also print how they are put into tiles, and what else was looked at")
+          ->check(a_length);
+  command->add_option("--kv", request->keys, "Keys, if not as many as queries")
+      ->check(a_length)
+      ->needs(queries);
   CLI::Option* json =
       command->add_flag("--json", request->json, "Print a list of {stage, text, hash}");
   CLI::Option* assembly = command->add_flag("--asm", request->assembly.wanted,
                                             "Print the forward kernels as assembly instead");
   assembly->excludes(json);
-  command
-      ->add_option("--target", request->assembly.target,
-                   "The processor that --asm is for; this one if not given")
-      ->needs(assembly);
+  assembly->excludes(queries);
+  command->add_option("--target", request->target,
+                      "The processor that --asm or --q is for; this one if not given");
   command->add_option("--dim", request->assembly.dim, "Head dim of the kernels that --asm prints")
       ->check(between(1, 4096))
       ->capture_default_str()
@@ -123,7 +134,9 @@ void add_mask(CLI::App& program) {
       ->allow_extra_args(false);
   command->add_option(
       "--order", request->order,
-      fmt::format("Which queries share a tile: {}, or auto, the default", order_forms));
+      fmt::format("Which queries share a tile: {}; or auto, the default: as calls choose "
+                  "it, in a pass for each term of the mask",
+                  order_forms));
   command
       ->add_option("--tile", request->tile,
                    "Queries in a tile, 48 if not given; without --order they are in their order")

@@ -18,9 +18,11 @@ struct InfoRequest {
 struct ExplainRequest {
   std::string score = "score";
   std::string mask = "true";
-  std::vector<std::string> captures;  // name:dtype:rank
+  std::vector<std::string> captures;  // name:dtype:rank or name:dtype=values
   std::vector<std::string> gradients;
+  std::int64_t queries = 0, keys = 0;  // 0: not given
   bool json = false;
+  std::string target;  // empty: this machine's own
   AssemblyRequest assembly;
 };
 

@@ -2,16 +2,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "api/stages.h"
+#include "backend/cpu/mask_passes.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "cli/assembly.h"
-#include "cli/capture_option.h"
+#include "cli/capture_values.h"
 #include "cli/commands.h"
 #include "cli/table.h"
 #include "ir/print.h"
+#include "layout/choice_text.h"
+#include "plan/tile_plan.h"
 #include "treadle/attention.h"
 
 namespace treadle::cli {
@@ -26,10 +31,47 @@ struct Stage {
 struct Explained {
   std::vector<Stage> stages;
   api::Stages made;
+  std::vector<backend::cpu::ChosenPass> passes;  // if a length is given
 };
 
-Explained explained(const Options& options) {
-  Explained done{.stages = {}, .made = api::stages_of(options)};
+// Captures of the mask that the command line gave no values, all of them or scalars.
+std::vector<std::string> without_values(const ExplainRequest& request, const ir::Graph& mask,
+                                        bool only_scalars) {
+  std::vector<std::string> names;
+  for (const ir::Slot& slot : mask.slots()) {
+    const bool valued = std::ranges::any_of(request.captures, [&](const std::string& text) {
+      return text.starts_with(slot.name + ':') && text.find('=') != std::string::npos;
+    });
+    if (!valued && (slot.rank == 0 || !only_scalars)) names.push_back(slot.name);
+  }
+  return names;
+}
+
+plan::Target target_of(const ExplainRequest& request) {
+  return request.target.empty() ? plan::host_target() : plan::find_target(request.target);
+}
+
+std::vector<backend::cpu::ChosenPass> chosen_passes(const ExplainRequest& request,
+                                                    const layout::Mask& mask,
+                                                    const backend::MaskTerms& terms) {
+  if (request.queries == 0) return {};
+  const auto unknown = without_values(request, mask.graph, false);
+  if (!unknown.empty()) {
+    base::fail(
+        "explain: with --q the tiles follow from what {0} holds; give it values, as in "
+        "--capture {0}:i32=0*512,1*512",
+        unknown.front());
+  }
+  const layout::Extent extent{.queries = request.queries,
+                              .keys = request.keys == 0 ? request.queries : request.keys};
+  backend::cpu::KeptChoices kept;
+  const std::shared_ptr<Executor> executor = tbb_executor();
+  return choose_passes(mask, terms, extent, plan::tile_weights(target_of(request), DType::f32),
+                       kept, *executor);
+}
+
+Explained explained(const Options& options, const ExplainRequest& request) {
+  Explained done{.stages = {}, .made = api::stages_of(options), .passes = {}};
   const auto show = [&](std::string name, const ir::Graph& graph) {
     done.stages.push_back({std::move(name), ir::to_text(graph), graph.hash()});
   };
@@ -37,6 +79,15 @@ Explained explained(const Options& options) {
   show("score mod, simplified", done.made.program.score_mod);
   show("mask, traced", done.made.traced_mask);
   show("mask, simplified", done.made.program.mask);
+  const layout::Mask mask{done.made.program.mask,
+                          api::memory_of(done.made.program.mask.slots(), done.made.captures)};
+  // Which terms there are depends on the numbers that scalars hold.
+  if (request.queries != 0 || without_values(request, mask.graph, true).empty()) {
+    const backend::MaskTerms terms = backend::terms_of(mask.graph, mask.memory);
+    for (std::size_t i = 0; i < terms.size(); ++i)
+      show(fmt::format("mask, term {} of {}", i + 1, terms.size()), terms[i]->mask);
+    done.passes = chosen_passes(request, mask, terms);
+  }
   const ir::Joint& derivative = done.made.program.derivative;
   done.stages.push_back({"derivative", ir::to_text(derivative), derivative.graph.hash()});
   for (Stage& stage : done.stages) stage.text.erase(stage.text.find_last_not_of('\n') + 1);
@@ -51,15 +102,25 @@ std::string readers_of(const std::string& name, const Explained& explained) {
 }
 
 void print_json(const Explained& explained, const std::vector<Capture>& captures) {
-  Table table({"stage", "text", "hash"});
-  for (const Stage& stage : explained.stages) {
-    table.add({stage.name, stage.text, to_string(stage.hash)});
+  Table table({"stage", "text", "hash", "term", "order", "tile", "cost", "columns", "tiles", "runs",
+               "pieces", "estimated"});
+  const auto add = [&](std::vector<Cell> row) {
+    row.resize(12);
+    table.add(std::move(row));
+  };
+  for (const Stage& stage : explained.stages) add({stage.name, stage.text, to_string(stage.hash)});
+  const auto number = [](double x) { return Cell(x, fmt::format("{:.0f}", x)); };
+  for (std::size_t i = 0; i < explained.passes.size(); ++i) {
+    for (const layout::Choice& choice : explained.passes[i].chosen->candidates) {
+      const layout::Work& work = choice.work;
+      add({"candidate", name_of(choice), Cell(), i + 1, to_text(choice.order), choice.height,
+           number(choice.cost), number(work.columns), number(work.tiles), number(work.runs),
+           number(work.pieces), choice.estimated});
+    }
   }
   for (const Capture& capture : captures) {
-    table.add({"capture",
-               fmt::format("{}:{}:{}", capture.name(), name_of(capture.view().dtype()),
-                           capture.view().rank()),
-               Cell()});
+    add({"capture", fmt::format("{}:{}:{}", capture.name(), name_of(capture.view().dtype()),
+                                capture.view().rank())});
   }
   print(table, Format::json);
 }
@@ -81,6 +142,10 @@ void print_text(const Explained& explained, const std::vector<Capture>& captures
     print_indented(stage.name, stage.text);
     hashes.add({stage.name, to_string(stage.hash)});
   }
+  for (std::size_t i = 0; i < explained.passes.size(); ++i) {
+    print_indented(title_of(explained.passes, i),
+                   layout::to_text(explained.passes[i].chosen->candidates));
+  }
   fmt::print("{}", hashes.to_text());
   if (captures.empty()) return;
 
@@ -96,16 +161,20 @@ void print_text(const Explained& explained, const std::vector<Capture>& captures
 }  // namespace
 
 void explain(const ExplainRequest& request) {
-  const std::vector<Capture> captures = captures_from(request.captures);
+  if (!request.target.empty() && !request.assembly.wanted && request.queries == 0) {
+    base::fail("explain: --target \"{}\" is given without --asm or --q, which it is for",
+               request.target);
+  }
+  const std::vector<Capture> captures = captures_perhaps_with_values("explain", request.captures);
   Options options;
   options.score_mod = parse(request.score, captures);
   options.mask = parse(request.mask, captures);
   options.gradients = request.gradients;
   if (request.assembly.wanted) {
-    fmt::print("{}", assembly_text(options, request.assembly));
+    fmt::print("{}", assembly_text(options, request.assembly, target_of(request)));
     return;
   }
-  const Explained done = explained(options);
+  const Explained done = explained(options, request);
   if (request.json) {
     print_json(done, captures);
   } else {

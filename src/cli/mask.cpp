@@ -6,19 +6,18 @@
 
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/cpu/mask_passes.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "cli/capture_values.h"
 #include "cli/commands.h"
 #include "cli/mask_patterns.h"
+#include "cli/mask_report.h"
 #include "cli/order_option.h"
-#include "cli/table.h"
 #include "cli/traced_mask.h"
-#include "layout/choose.h"
 #include "layout/failure.h"
 #include "layout/statistics.h"
 #include "picture/picture.h"
@@ -29,20 +28,9 @@ namespace treadle::cli {
 namespace {
 
 using layout::Extent;
-using layout::Layout;
 using layout::Mask;
 
 constexpr std::int64_t usual_height = 48;  // three vectors of AVX-512
-constexpr std::int64_t block = 128;        // what FlexAttention's masks are made of
-
-// What was found out about a mask. Densities are shares of all pairs.
-struct MaskReport {
-  std::string title;
-  Extent extent;
-  Layout layout;
-  double build_ms = 0;
-  double visible = 0, runs = 0, blocks = 0;
-};
 
 // --- the mask ------------------------------------------------------------------------------------
 
@@ -72,30 +60,57 @@ MaskMod mask_of(const MaskRequest& request, const Extent& extent) {
   };
 }
 
-layout::Tiles tiles_of(const MaskRequest& request, const Mask& mask, const Extent& extent,
-                       Executor& executor) {
-  const bool choose = request.order == "auto" || (request.order.empty() && request.tile == 0);
-  if (choose) {
-    if (request.tile != 0) {
-      base::fail("mask: --order auto chooses the height of the tiles too; leave --tile {} out",
-                 request.tile);
-    }
-    const layout::Choice choice = choose_order(mask, extent, {}, executor);
-    return {choice.order, extent.queries.count(), choice.height};
+// --- its passes ----------------------------------------------------------------------------------
+
+// With an order or a height of the user's: one pass. Else those that a call would make.
+bool is_chosen(const MaskRequest& request) {
+  if (request.order == "auto" && request.tile != 0) {
+    base::fail("mask: --order auto chooses the height of the tiles too; leave --tile {} out",
+               request.tile);
   }
+  return request.order == "auto" || (request.order.empty() && request.tile == 0);
+}
+
+PassReport given_pass(const MaskRequest& request, const Mask& mask, const Extent& extent,
+                      Executor& executor) {
   const layout::Order order =
       request.order.empty() ? layout::Order() : order_from("mask", request.order);
-  return {order, extent.queries.count(), request.tile == 0 ? usual_height : request.tile};
+  const layout::Tiles tiles(order, extent.queries, request.tile == 0 ? usual_height : request.tile);
+  PassReport pass{.mask = mask, .layout = build(mask, extent, tiles, executor)};
+  if (base::dump_wanted(base::Dump::layout))
+    base::dump(base::Dump::layout, "mask", to_text(pass.layout));
+  return pass;
+}
+
+void add_passes(MaskReport& report, const MaskRequest& request, const Mask& mask,
+                Executor& executor) {
+  std::vector<backend::cpu::ChosenPass> chosen;
+  const bool choose = is_chosen(request);
+  if (choose) {
+    backend::cpu::KeptChoices kept;
+    chosen = choose_passes(mask, backend::terms_of(mask.graph, mask.memory), report.extent, {},
+                           kept, executor);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  if (choose) {
+    auto built = build_passes(chosen, report.extent, executor);
+    for (std::size_t i = 0; i < built.size(); ++i)
+      report.passes.push_back({.mask = chosen[i].mask, .layout = std::move(built[i].layout)});
+  } else {
+    report.passes.push_back(given_pass(request, mask, report.extent, executor));
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  report.build_ms = took.count();
 }
 
 // Fails as a call would: at the first pair where the mask reads outside a capture.
-void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& layout,
-                 Executor& executor) {
+void check_pairs(const MaskRequest& request, const PassReport& pass, Executor& executor) {
+  const layout::Layout& layout = pass.layout;
   const bool may_fail =
-      plan::find_facts(mask.graph, mask.memory, layout.extent(), layout.tiles().order()).reads ==
-      plan::Reads::checked;
+      plan::find_facts(pass.mask.graph, pass.mask.memory, layout.extent(), layout.tiles().order())
+          .reads == plan::Reads::checked;
   if (!may_fail) return;
-  if (const auto failure = find_failure(mask, layout, executor)) {
+  if (const auto failure = find_failure(pass.mask, layout, executor)) {
     base::fail_mod("mask: {}, at (b {}, h {}, q {}, kv {})", failure->reason, request.batch,
                    request.head, failure->q, failure->kv);
   }
@@ -104,58 +119,26 @@ void check_pairs(const MaskRequest& request, const Mask& mask, const Layout& lay
 MaskReport look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
                    Executor& executor) {
   MaskReport report{.title = title_of(request), .extent = extent};
-  const layout::Tiles tiles = tiles_of(request, mask, extent, executor);
-  const auto start = std::chrono::steady_clock::now();
-  report.layout = build(mask, extent, tiles, executor);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  report.build_ms = took.count();
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, "mask", to_text(report.layout));
-  check_pairs(request, mask, report.layout, executor);
-  const auto all = static_cast<double>(report.layout.all_pairs());
-  report.visible = static_cast<double>(visible_pairs(mask, report.layout, executor)) / all;
-  report.runs = static_cast<double>(report.layout.run_pairs()) / all;
-  report.blocks = block_density(mask, extent, block, executor);
+  add_passes(report, request, mask, executor);
+  for (PassReport& pass : report.passes) {
+    check_pairs(request, pass, executor);
+    const auto all = static_cast<double>(pass.layout.all_pairs());
+    pass.visible = static_cast<double>(visible_pairs(pass.mask, pass.layout, executor)) / all;
+    pass.runs = static_cast<double>(pass.layout.run_pairs()) / all;
+  }
+  report.blocks = block_density(mask, extent, square_block, executor);
   return report;
 }
 
-// --- printing ------------------------------------------------------------------------------------
-
-std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share); }
-
-std::string work_of(const MaskReport& report) {
-  return fmt::format("visible {}, runs {}, {} x {} blocks {}", percent(report.visible),
-                     percent(report.runs), block, block, percent(report.blocks));
-}
-
-void print_json(const MaskReport& report) {
-  const layout::Tiles& tiles = report.layout.tiles();
-  Table table({"mask", "queries", "keys", "order", "tile", "visible", "runs", "blocks_128",
-               "run_count", "bytes", "build_ms"});
-  const auto share = [](double value) { return Cell(value, percent(value)); };
-  table.add({report.title,
-             report.extent.queries.count(),
-             report.extent.keys.count(),
-             to_text(tiles.order()),
-             tiles.height(),
-             share(report.visible),
-             share(report.runs),
-             share(report.blocks),
-             report.layout.run_count(),
-             report.layout.bytes(),
-             {report.build_ms, fmt::format("{:.3g}", report.build_ms)}});
-  print(table, Format::json);
-}
-
-void print_text(const MaskReport& report, const picture::Picture& drawing) {
-  const layout::Tiles& tiles = report.layout.tiles();
-  fmt::print("{}\n{} queries x {} keys; a cell is {} x {}\n\n{}\n", report.title,
-             report.extent.queries.count(), report.extent.keys.count(),
-             drawing.grid.queries_per_row, drawing.grid.keys_per_column, to_terminal(drawing));
-  fmt::print("· empty  ▒ partial  █ full\n");
-  fmt::print("{}; {} runs, {} bytes, built in {:.3g} ms; order: {}, tiles of {}\n", work_of(report),
-             report.layout.run_count(), report.layout.bytes(), report.build_ms,
-             to_text(tiles.order()), tiles.height());
+picture::Picture drawing_of(const MaskReport& report, const Mask& mask, const picture::Grid& grid,
+                            Executor& executor) {
+  picture::Picture picture = draw(mask, report.extent, 0, 0, grid, executor);
+  if (report.passes.size() < 2) return picture;
+  std::vector<picture::Pass> passes;
+  for (std::size_t i = 0; i < report.passes.size(); ++i)
+    passes.push_back({name_of(report, i), report.passes[i].mask});
+  tell_apart(picture, passes, report.extent, 0, 0, executor);
+  return picture;
 }
 
 }  // namespace
@@ -174,7 +157,7 @@ void mask(const MaskRequest& request) {
   const TracedMask traced_mask = traced(mask_of(request, extent));
   const MaskReport report = look_at(request, traced_mask.mask, extent, *executor);
   const auto drawn = [&](const picture::Grid& grid) {
-    return draw(traced_mask.mask, extent, 0, 0, grid, *executor);
+    return drawing_of(report, traced_mask.mask, grid, *executor);
   };
   if (!request.output.empty()) {
     picture::Picture picture = drawn(picture::image_grid(extent));

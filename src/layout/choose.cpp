@@ -69,7 +69,8 @@ void look_at(Choice& choice, const Mask& mask, const Extent& extent, const TileW
   const std::int64_t lists = batches * heads;
   const std::int64_t total = tiles.count() * lists;
   const std::int64_t samples = std::min(total, most_tiles);
-  double sum = 0;
+  choice.cost = 0;
+  choice.work = {.tiles = static_cast<double>(samples)};
   for (std::int64_t i = 0; i < samples; ++i) {
     // Spread by the golden ratio: equal steps would fall into step with the classes of an order.
     const double spread = static_cast<double>(i) * std::numbers::phi;
@@ -82,9 +83,16 @@ void look_at(Choice& choice, const Mask& mask, const Extent& extent, const TileW
     std::vector<Run> runs;
     classifier.classify(tiles, list / heads, list % heads, tile, tile, extent.keys.begin,
                         extent.keys.end, {&runs, 1});
-    sum += tile_cost(runs, tiles.size(tile), weights);
+    choice.cost += tile_cost(runs, tiles.size(tile), weights);
+    choice.work.runs += static_cast<double>(runs.size());
+    for (const Run& run : runs) {
+      choice.work.columns += static_cast<double>(run.length());
+      choice.work.pieces += static_cast<double>(run.count());
+    }
   }
-  choice.cost = sum * static_cast<double>(total) / static_cast<double>(samples);
+  for (double* sum : {&choice.cost, &choice.work.columns, &choice.work.tiles, &choice.work.runs,
+                      &choice.work.pieces})
+    *sum = *sum * static_cast<double>(total) / static_cast<double>(samples);
   choice.estimated = samples < total;
 }
 

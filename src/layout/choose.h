@@ -17,11 +17,17 @@
 
 namespace treadle::layout {
 
+// What a cost is made of, over all tiles; columns are keys of a tile.
+struct Work {
+  double columns = 0, tiles = 0, runs = 0, pieces = 0;
+};
+
 struct Choice {
   Order order;
   std::int64_t height = 1;
   double cost = 0;         // as cost() of layout/tile_weights.h gives it for the whole layout,
   bool estimated = false;  // or about that, when only some tiles were looked at
+  Work work = {};
 };
 
 // All candidates, uncosted, identity first.

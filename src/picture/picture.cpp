@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -32,11 +33,17 @@ std::int64_t per_cell(std::int64_t length, std::int64_t most_cells) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(least)));
 }
 
-const char* glyph_of(BlockKind kind) {
+struct Glyphs {
+  const char *partial, *full;
+};
+constexpr std::array<Glyphs, most_passes> pass_glyphs{
+    {{"▒", "█"}, {"░", "▓"}, {"o", "O"}, {"x", "X"}}};
+
+const char* glyph_of(BlockKind kind, std::size_t pass) {
   switch (kind) {
     case BlockKind::empty: return "·";
-    case BlockKind::partial: return "▒";
-    case BlockKind::full: return "█";
+    case BlockKind::partial: return pass_glyphs[pass].partial;
+    case BlockKind::full: return pass_glyphs[pass].full;
   }
   return "?";
 }
@@ -95,6 +102,35 @@ Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_
           .cells = block_kinds(layout, b, h, grid.keys_per_column, layout::Tails::cut)};
 }
 
+void tell_apart(Picture& picture, const std::vector<Pass>& passes, const layout::Extent& extent,
+                std::int64_t b, std::int64_t h, Executor& executor) {
+  if (passes.size() > most_passes)
+    base::fail("picture: {} passes; at most {} are told apart", passes.size(), most_passes);
+  picture.passes.assign(picture.cells.size(), 0);
+  std::vector<BlockKind> seen(picture.cells.size(), BlockKind::empty);
+  for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+    picture.pass_names.push_back(passes[pass].name);
+    const Picture part = draw(passes[pass].mask, extent, b, h, picture.grid, executor);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      if (part.cells[i] <= seen[i]) continue;
+      seen[i] = part.cells[i];
+      picture.passes[i] = static_cast<std::uint8_t>(pass);
+    }
+  }
+}
+
+std::string terminal_legend(const Picture& picture) {
+  if (picture.pass_names.size() < 2)
+    return fmt::format("· empty  {} partial  {} full\n", pass_glyphs[0].partial,
+                       pass_glyphs[0].full);
+  std::string text = "· empty\n";
+  for (std::size_t pass = 0; pass < picture.pass_names.size(); ++pass) {
+    text += fmt::format("{} partial  {} full  {}\n", pass_glyphs[pass].partial,
+                        pass_glyphs[pass].full, picture.pass_names[pass]);
+  }
+  return text;
+}
+
 std::string to_terminal(const Picture& picture) {
   // A letter is about twice as high as wide.
   const std::int64_t letters_per_cell =
@@ -110,7 +146,7 @@ std::string to_terminal(const Picture& picture) {
                         margin);
     for (std::int64_t column = 0; column < picture.columns; ++column) {
       for (std::int64_t i = 0; i < letters_per_cell; ++i) {
-        text += glyph_of(picture.cell(row, column));
+        text += glyph_of(picture.cell(row, column), picture.pass(row, column));
       }
     }
     text += '\n';

@@ -37,9 +37,15 @@ struct Picture {
   Grid grid;
   std::int64_t rows = 0, columns = 0;
   std::vector<layout::BlockKind> cells;  // row by row
+  // If passes are told apart: their names, and for each cell which of them it belongs to.
+  std::vector<std::string> pass_names = {};
+  std::vector<std::uint8_t> passes = {};
 
   [[nodiscard]] layout::BlockKind cell(std::int64_t row, std::int64_t column) const {
     return cells[static_cast<std::size_t>(row * columns + column)];
+  }
+  [[nodiscard]] std::size_t pass(std::int64_t row, std::int64_t column) const {
+    return passes.empty() ? 0 : passes[static_cast<std::size_t>(row * columns + column)];
   }
 };
 
@@ -47,8 +53,23 @@ struct Picture {
 Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_t b, std::int64_t h,
              const Grid& grid, Executor& executor);
 
-// Cells and axes, without title and work: '·' empty, '▒' partial, '█' full.
+// A part of the mask that is drawn in shades of its own.
+struct Pass {
+  std::string name;
+  layout::Mask mask;
+};
+inline constexpr std::size_t most_passes = 4;
+
+// Tells passes apart in a picture of the mask that they are parts of. A cell belongs to the first
+// pass that fills it, else to the first that shows some of it.
+void tell_apart(Picture& picture, const std::vector<Pass>& passes, const layout::Extent& extent,
+                std::int64_t b, std::int64_t h, Executor& executor);
+
+// Cells and axes, without title and work: '·' empty, '▒' partial, '█' full; other passes than the
+// first have other glyphs.
 std::string to_terminal(const Picture& picture);
+// "· empty  ▒ partial  █ full", or a line for each pass.
+std::string terminal_legend(const Picture& picture);
 
 std::string to_svg(const Picture& picture);
 // Throws treadle::Error if the file cannot be written.

@@ -83,6 +83,12 @@ class Composer {
                              margin + width_of("empty partial full") + 3 * (swatch + 24)}) +
                    margin;
     sheet_.height = sheet_.plot_y + height_ + 20 + swatch + margin;
+    for (std::size_t pass = 0; tells_passes() && pass < picture_.pass_names.size(); ++pass) {
+      sheet_.width = std::max(sheet_.width, sheet_.plot_x + width_of("partial full") +
+                                                2 * (swatch + 8) + 4 * letter_width +
+                                                width_of(picture_.pass_names[pass]) + margin);
+      sheet_.height += line;
+    }
     sheet_.rectangles.push_back({0, 0, sheet_.width, sheet_.height, paper});
   }
 
@@ -94,19 +100,26 @@ class Composer {
     return ticks_of(picture_.keys, std::clamp<std::int64_t>(width_ / (5 * letter_width), 1, 8));
   }
 
+  [[nodiscard]] bool tells_passes() const { return picture_.pass_names.size() > 1; }
+
+  [[nodiscard]] Colour colour_at(std::int64_t row, std::int64_t column) const {
+    const BlockKind kind = picture_.cell(row, column);
+    return tells_passes() ? colour_of(kind, picture_.pass(row, column)) : colour_of(kind);
+  }
+
   void add_cells() {
     add_rectangle(sheet_.plot_x, sheet_.plot_y, width_, height_, colour_of(BlockKind::empty));
     const bool gaps = std::min(sheet_.cell_width, sheet_.cell_height) >= smallest_with_gaps;
     for (std::int64_t row = 0; row < picture_.rows; ++row) {
       for (std::int64_t column = 0; column < picture_.columns;) {
-        const BlockKind kind = picture_.cell(row, column);
+        const Colour colour = colour_at(row, column);
         std::int64_t next = column + 1;
-        while (!gaps && next < picture_.columns && picture_.cell(row, next) == kind) ++next;
+        while (!gaps && next < picture_.columns && colour_at(row, next) == colour) ++next;
         const std::int64_t gap = gaps ? 1 : 0;
-        if (kind != BlockKind::empty) {
+        if (colour != colour_of(BlockKind::empty)) {
           add_rectangle(
               sheet_.plot_x + column * sheet_.cell_width, sheet_.plot_y + row * sheet_.cell_height,
-              (next - column) * sheet_.cell_width - gap, sheet_.cell_height - gap, colour_of(kind));
+              (next - column) * sheet_.cell_width - gap, sheet_.cell_height - gap, colour);
         }
         column = next;
       }
@@ -140,15 +153,25 @@ class Composer {
 
   void add_legend() {
     std::int64_t x = sheet_.plot_x;
-    const std::int64_t y = sheet_.plot_y + height_ + 20;
-    const auto add = [&](BlockKind kind, const char* name) {
-      add_rectangle(x, y, swatch, swatch, colour_of(kind));
+    std::int64_t y = sheet_.plot_y + height_ + 20;
+    const auto add = [&](Colour colour, const char* name) {
+      add_rectangle(x, y, swatch, swatch, colour);
       add_text(x + swatch + 8, y, Anchor::left, name);
       x += swatch + 8 + width_of(name) + 2 * letter_width;
     };
-    add(BlockKind::empty, "empty");
-    add(BlockKind::partial, "partial");
-    add(BlockKind::full, "full");
+    add(colour_of(BlockKind::empty), "empty");
+    if (!tells_passes()) {
+      add(colour_of(BlockKind::partial), "partial");
+      add(colour_of(BlockKind::full), "full");
+    }
+    // Below that a line for each pass.
+    for (std::size_t pass = 0; tells_passes() && pass < picture_.pass_names.size(); ++pass) {
+      x = sheet_.plot_x;
+      y += line;
+      add(colour_of(BlockKind::partial, pass), "partial");
+      add(colour_of(BlockKind::full, pass), "full");
+      add_text(x, y, Anchor::left, printable(picture_.pass_names[pass]));
+    }
   }
 
   void add_rectangle(std::int64_t x, std::int64_t y, std::int64_t width, std::int64_t height,

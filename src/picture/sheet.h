@@ -1,6 +1,8 @@
 // A picture as it is put on paper, once for all kinds of files: rectangles, and texts on top.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,6 +27,17 @@ inline constexpr Colour colour_of(layout::BlockKind kind) {
     case layout::BlockKind::full: return {36, 91, 142};
   }
   return ink;
+}
+
+// Of a picture that tells passes apart: a colour for each, light where it is partial.
+inline constexpr Colour colour_of(layout::BlockKind kind, std::size_t pass) {
+  constexpr std::array<std::array<Colour, 2>, most_passes> shades{
+      {{{{120, 170, 216}, {36, 91, 142}}},
+       {{{244, 178, 100}, {214, 112, 16}}},
+       {{{96, 194, 156}, {0, 128, 96}}},
+       {{{196, 148, 206}, {128, 64, 140}}}}};
+  if (kind == layout::BlockKind::empty) return colour_of(kind);
+  return shades[pass][kind == layout::BlockKind::full ? 1 : 0];
 }
 
 struct Rectangle {

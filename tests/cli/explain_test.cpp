@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,55 @@ TEST(Explain, Alibi) { expect_explained(alibi, "explain_alibi.txt"); }
 TEST(Explain, Gated) { expect_explained(gated, "explain_gated.txt"); }
 TEST(Explain, NothingGiven) { expect_explained({"explain"}, "explain_nothing.txt"); }
 TEST(Explain, JsonOfGated) { expect_explained(with(gated, "--json"), "explain_gated.json.txt"); }
+
+// Of a processor with a name, so that the tiles are the same on every machine.
+const std::vector<std::string> strided{
+    "explain",  "--mask",        "q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)", "--q", "5000",
+    "--target", "icelake-server"};
+
+TEST(Explain, TermsAndTheirTiles) { expect_explained(strided, "explain_terms.txt"); }
+
+TEST(Explain, JsonHasEveryCandidate) {
+  const Ran ran = run_program(with(strided, "--json"));
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  std::map<std::string, int> stages;
+  double last_term = 0, last_cost = 0;
+  for (const Row& row : rows_of(ran.out)) {
+    ++stages[row.texts.at("stage")];
+    if (row.texts.at("stage") != "candidate") continue;
+    const double term = row.numbers.at("term"), cost = row.numbers.at("cost");
+    EXPECT_TRUE(term != last_term || cost >= last_cost) << cost;
+    EXPECT_GT(row.numbers.at("columns"), 0);
+    EXPECT_EQ(row.texts.at("text"), row.texts.at("order") + ", tiles of " +
+                                        std::to_string(static_cast<int>(row.numbers.at("tile"))));
+    last_term = term;
+    last_cost = cost;
+  }
+  EXPECT_EQ(stages["mask, term 1 of 2"], 1);
+  EXPECT_EQ(stages["mask, term 2 of 2"], 1);
+  EXPECT_EQ(stages["candidate"], 9);
+}
+
+// Terms follow from the numbers that scalars hold, tiles from what arrays hold.
+TEST(Explain, CapturesMayHaveValues) {
+  const auto explain = [](const std::string& mask, const std::vector<std::string>& more) {
+    std::vector<std::string> line{"explain", "--mask", mask};
+    line.insert(line.end(), more.begin(), more.end());
+    return run_program(line);
+  };
+  const std::string text = "q - kv < size || (q - kv) % size == 0";
+  EXPECT_THAT(explain(text, {"--capture", "size:i64=16"}).out, HasSubstr("mask, term 2 of 2"));
+  EXPECT_THAT(explain(text, {"--capture", "size:i64:0"}).out,
+              ::testing::Not(HasSubstr("mask, term 2 of 2")));
+  EXPECT_THAT(explain("ids[q] == ids[kv]", {"--capture", "ids:i32=0*40,1*24", "--q", "64"}).out,
+              HasSubstr("chosen: "));
+  const Ran missing = explain("ids[q] == ids[kv]", {"--capture", "ids:i32:1", "--q", "64"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.err, HasSubstr("what ids holds; give it values"));
+  const Ran alone = explain("q >= kv", {"--target", "haswell"});
+  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("--target \"haswell\" is given without --asm or --q"));
+}
 
 // As compile() does: its gradient is zero, which is no mistake.
 TEST(Explain, AGradientOfWhatSimplificationDrops) {

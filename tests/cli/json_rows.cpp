@@ -12,7 +12,7 @@ std::vector<Row> rows_of(const std::string& json) {
       if (value.is_string()) {
         row.texts[name] = value.get<std::string>();
       } else {
-        row.numbers[name] = value.get<double>();
+        row.numbers[name] = value.is_boolean() ? value.get<bool>() : value.get<double>();
       }
     }
   }

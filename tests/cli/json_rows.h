@@ -13,10 +13,10 @@ namespace treadle::cli {
 // The fields of one object, by their type.
 struct Row {
   std::map<std::string, std::string> texts;
-  std::map<std::string, double> numbers;
+  std::map<std::string, double> numbers;  // true is 1
 };
 
-// Throws for what is not a list of objects of texts and numbers.
+// Throws for what is not a list of objects of texts, numbers and bools.
 std::vector<Row> rows_of(const std::string& json);
 
 }  // namespace treadle::cli

@@ -47,6 +47,33 @@ TEST(Mask, Residues) {
                "mask_strided.txt");
 }
 
+// Each term of the mask in shades of its own, and the work of its pass.
+TEST(Mask, Passes) {
+  expect_drawn({"mask", "q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)", "--q", "1024"},
+               "mask_passes.txt");
+}
+
+TEST(Mask, PassesTogetherShowWhatTheMaskShows) {
+  const std::string text =
+      "q >= kv && (kv % 128 >= 112 || q // 128 == kv // 128 || (q - kv) % 9 == 0)";
+  const auto row = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line{"mask", text, "--q", "600", "--kv", "500", "--json"};
+    line.insert(line.end(), more.begin(), more.end());
+    const Ran ran = run_program(line);
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    return rows_of(ran.out).at(0);
+  };
+  const Row several = row({}), one = row({"--order", "identity"});
+  EXPECT_EQ(several.numbers.at("passes"), 3);
+  EXPECT_EQ(one.numbers.at("passes"), 1);
+  EXPECT_NEAR(several.numbers.at("visible"), one.numbers.at("visible"), 1e-12);
+  EXPECT_LT(several.numbers.at("runs"), one.numbers.at("runs"));
+  for (const Row& each : {several, one}) {
+    EXPECT_NEAR(each.numbers.at("useful"), each.numbers.at("visible") / each.numbers.at("runs"),
+                1e-12);
+  }
+}
+
 TEST(Mask, ListOfPatterns) { expect_drawn({"mask", "--list"}, "mask_list.txt"); }
 
 TEST(Mask, EveryPatternOfTheListCanBeDrawn) {
@@ -134,6 +161,13 @@ TEST(Mask, DumpPrintsTheLayout) {
                                  "partial\n"));
 }
 
+TEST(Mask, DumpPrintsWhyTilesAreAsTheyAre) {
+  const Ran ran =
+      run_program({"mask", "q >= kv && (q - kv < 16 || (q - kv) % 16 == 0)", "--q", "64", "--json"},
+                  {"TREADLE_DUMP=plan"});
+  EXPECT_EQ(ran.err, golden("dump_plan_mask.txt", ran.err));
+}
+
 // A mask that fails at a pair fails here as it does in a call, and no picture is written.
 TEST(Mask, ReadsOutsideACaptureAreErrors) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "treadle_outside.png";
@@ -151,6 +185,11 @@ TEST(Mask, ReadsOutsideACaptureAreErrors) {
                                 "--head", "2", "--batch", "5", "--json"});
   EXPECT_EQ(head.exit_code, 1);
   EXPECT_THAT(head.err, HasSubstr("outside its length 2, at (b 5, h 2, q 0, kv 0)"));
+
+  const Ran terms = run_program({"mask", "q - kv < 8 && ids[q] == 0 || (q - kv) % 8 == 0",
+                                 "--capture", "ids:i32=0*100", "--q", "256"});
+  EXPECT_EQ(terms.exit_code, 1);
+  EXPECT_THAT(terms.err, HasSubstr("ids: index 100 along dimension 0 is outside its length 100"));
 }
 
 TEST(Mask, ReadsOutsideACaptureThatDecideNothingAreNone) {

@@ -1,6 +1,7 @@
 // Pictures: cells are exact, files can be read, mistakes are told.
 #include "picture/picture.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <png.h>
@@ -103,6 +104,43 @@ TEST(Picture, Terminal) {
             "  8 ██████▒▒\n");
 }
 
+Picture two_passes(const Extent& extent, const Grid& grid) {
+  Picture picture =
+      draw(mask_of("q >= kv || (kv - q) % 4 == 0"), extent, 0, 0, grid, *serial_executor());
+  tell_apart(picture,
+             {{"pass 1: near", mask_of("q >= kv")},
+              {"pass 2: far", mask_of("q < kv && (kv - q) % 4 == 0")}},
+             extent, 0, 0, *serial_executor());
+  return picture;
+}
+
+TEST(Picture, PassesHaveGlyphsOfTheirOwn) {
+  const Picture picture = two_passes({.queries = 6, .keys = 9}, {});
+  EXPECT_EQ(to_terminal(picture),
+            " kv 0   2   4   6   8\n"
+            "q 0 ██······▓▓······▓▓\n"
+            "  1 ████······▓▓······\n"
+            "  2 ██████······▓▓····\n"
+            "  3 ████████······▓▓··\n"
+            "  4 ██████████······▓▓\n"
+            "  5 ████████████······\n");
+  EXPECT_EQ(terminal_legend(picture),
+            "· empty\n"
+            "▒ partial  █ full  pass 1: near\n"
+            "░ partial  ▓ full  pass 2: far\n");
+  EXPECT_EQ(terminal_legend(causal(4, 4, {})), "· empty  ▒ partial  █ full\n");
+}
+
+// A cell with pairs of several passes belongs to the first of them.
+TEST(Picture, CellsOfSeveralPasses) {
+  const Picture picture =
+      two_passes({.queries = 8, .keys = 8}, {.queries_per_row = 4, .keys_per_column = 4});
+  EXPECT_EQ(to_terminal(picture),
+            " kv 0 4\n"
+            "q 0 ▒▒░░\n"
+            "  4 ██▒▒\n");
+}
+
 TEST(Picture, Ticks) {
   EXPECT_EQ(ticks_of(10), (std::vector<std::int64_t>{0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(ticks_of(1000, 4), (std::vector<std::int64_t>{0, 256, 512, 768}));
@@ -197,6 +235,24 @@ TEST(Picture, SvgIsXmlAndSaysTheSame) {
   write_picture(causal(64, 64, {2, 2}), folder / "causal.svg");
   std::ifstream file(folder / "causal.svg");
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), svg);
+}
+
+TEST(Picture, FilesHaveAColourForEachPass) {
+  const std::string svg = to_svg(two_passes({.queries = 64, .keys = 64}, {}));
+  expect_well_formed(svg);
+  const auto hex = [](Colour c) {
+    return fmt::format("#{:02x}{:02x}{:02x}", c.red, c.green, c.blue);
+  };
+  for (const std::string& part :
+       {hex(colour_of(BlockKind::full, 0)), hex(colour_of(BlockKind::full, 1)),
+        hex(colour_of(BlockKind::partial, 1)), std::string(">pass 1: near<"),
+        std::string(">pass 2: far<")}) {
+    EXPECT_THAT(svg, HasSubstr(part));
+  }
+  const std::vector<Pass> five(5, {"pass", mask_of("false")});
+  Picture picture = causal(4, 4, {});
+  EXPECT_ERROR(tell_apart(picture, five, {.queries = 4, .keys = 4}, 0, 0, *serial_executor()),
+               "picture: 5 passes; at most 4 are told apart");
 }
 
 TEST(Picture, NothingAndNarrowOnesCanBeDrawn) {

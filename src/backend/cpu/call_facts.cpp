@@ -38,18 +38,17 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
   return memory;
 }
 
-LookedAtTerm look_at(const MaskTerm& term, const Program& program, const Bindings& bound,
-                     const layout::Extent& extent, const layout::Order& order) {
+LookedAtTerm look_at(const MaskTerm& term, const ir::Graph& mask,
+                     const std::vector<ConstView>& memory, const layout::Extent& extent,
+                     const layout::Order& order) {
   const auto facts_of = [&](const ir::Graph& graph) {
-    return plan::find_facts(graph, backend::memory_of(graph, program.mask, bound.mask), extent,
-                            order);
+    return plan::find_facts(graph, backend::memory_of(graph, mask, memory), extent, order);
   };
   const auto is_checked = [](const plan::ModFacts& facts) {
     return facts.reads == plan::Reads::checked;
   };
   LookedAtTerm looked{.checked = false, .facts = facts_of(term.mask)};
-  if (!is_checked(looked.facts) &&
-      !is_checked(plan::find_facts(program.mask, bound.mask, extent, order)))
+  if (!is_checked(looked.facts) && !is_checked(plan::find_facts(mask, memory, extent, order)))
     return looked;
   looked.checked = true;
   looked.facts = facts_of(term.checked);
@@ -66,7 +65,7 @@ CallFacts find_forward_facts(const Program& program, const Forms& forms, const B
         plan::find_facts(forms.score.graph, score_memory(forms, bound), layout.extent(), order);
   }
   if (term != nullptr) {
-    const LookedAtTerm looked = look_at(*term, program, bound, layout.extent(), order);
+    const LookedAtTerm looked = look_at(*term, program.mask, bound.mask, layout.extent(), order);
     facts.checked_term = looked.checked;
     facts.mask = looked.facts;
   } else if (!forms.sees_all) {

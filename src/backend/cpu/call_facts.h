@@ -49,7 +49,8 @@ struct LookedAtTerm {
   bool checked = false;
   plan::ModFacts facts;
 };
-LookedAtTerm look_at(const MaskTerm& term, const Program& program, const Bindings& bound,
-                     const layout::Extent& extent, const layout::Order& order);
+LookedAtTerm look_at(const MaskTerm& term, const ir::Graph& mask,
+                     const std::vector<ConstView>& memory, const layout::Extent& extent,
+                     const layout::Order& order);
 
 }  // namespace treadle::backend::cpu

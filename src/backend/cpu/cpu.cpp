@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "backend/cpu/make_cpu.h"
+#include "backend/cpu/mask_passes.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
-#include "layout/choose_passes.h"
 #include "plan/capture_descriptors.h"
 #include "plan/chunks.h"
 #include "plan/mod_plan.h"
@@ -18,14 +18,6 @@
 #include "run/poison.h"
 
 namespace treadle::backend::cpu {
-namespace {
-
-void show(std::string_view title, const layout::Layout& layout) {
-  if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, title, layout::to_text(layout));
-}
-
-}  // namespace
 
 plan::Target target_named(const std::string& name) {
   plan::Target target = plan::host_target();
@@ -53,26 +45,11 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
   const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
-  const layout::TileWeights weights = plan::tile_weights(target_, sizes.compute);
+  const auto chosen = choose_passes({program_.mask, bound.mask}, terms_.find(bound.mask), extent,
+                                    plan::tile_weights(target_, sizes.compute), choices_, workers);
   auto held = std::make_shared<Layout::Held>();
+  held->passes = build_passes(chosen, extent, workers);
   held->mask = program_.mask.hash();
-  std::vector<layout::Mask> masks;
-  const MaskTerms terms = terms_.find(bound.mask);
-  for (const std::shared_ptr<const MaskTerm>& term : terms) {
-    const ir::Graph& graph = term->graph(look_at(*term, program_, bound, extent, {}).checked);
-    masks.push_back({graph, backend::memory_of(graph, program_.mask, bound.mask)});
-  }
-  if (terms.empty()) masks.push_back({program_.mask, bound.mask});
-  std::vector<std::vector<layout::Choice>> candidates;
-  for (const layout::Mask& mask : masks)
-    candidates.push_back(layout::costed_candidates(mask, extent, weights, workers));
-  const std::vector<layout::Choice> choices = layout::choose_passes(candidates, extent, weights);
-  for (std::size_t i = 0; i < masks.size(); ++i) {
-    const layout::Tiles tiles(choices[i].order, extent.queries, choices[i].height);
-    held->passes.push_back(
-        {layout::build(masks[i], extent, tiles, workers), terms.empty() ? nullptr : terms[i]});
-    show("runs per tile", held->passes.back().layout);
-  }
   return Layout(std::move(held));
 }
 
@@ -83,7 +60,10 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
   held->passes.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
-  show("listed keys per tile", held->passes.front().layout);
+  if (base::dump_wanted(base::Dump::layout)) {
+    base::dump(base::Dump::layout, "listed keys per tile",
+               layout::to_text(held->passes.front().layout));
+  }
   return Layout(std::move(held));
 }
 

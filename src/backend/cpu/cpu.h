@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/call_facts.h"
+#include "backend/cpu/kept_choices.h"
 #include "backend/cpu/kernel_sets.h"
 #include "backend/cpu/process.h"
 #include "backend/cpu/term_finder.h"
@@ -47,6 +48,7 @@ class Cpu final : public Backend {
   const Forms forms_;
   const plan::Target target_;
   mutable TermFinder terms_;
+  mutable KeptChoices choices_;
   mutable KernelSets kernels_;
 };
 

@@ -1,5 +1,5 @@
 // The cheapest way to put terms into passes, by trying all: there are at most four.
-#include "layout/choose_passes.h"
+#include "layout/shared_choices.h"
 
 #include <algorithm>
 #include <limits>
@@ -43,8 +43,8 @@ Shared best_for(std::span<const std::vector<Choice>> terms, const Extent& extent
 
 }  // namespace
 
-std::vector<Choice> choose_passes(const std::vector<std::vector<Choice>>& candidates,
-                                  const Extent& extent, const TileWeights& weights) {
+std::vector<Choice> shared_choices(const std::vector<std::vector<Choice>>& candidates,
+                                   const Extent& extent, const TileWeights& weights) {
   const std::span<const std::vector<Choice>> all = candidates;
   std::vector<Choice> best;
   double least = std::numeric_limits<double>::infinity();
