@@ -6,6 +6,7 @@
 
 #include "plan/schedule.h"
 #include "run/backward.h"
+#include "run/blocks.h"
 #include "run/queries.h"
 #include "run/row_terms.h"
 
@@ -18,6 +19,10 @@ struct BackwardTile {
   std::int64_t place = 0;  // where its dQ is delivered
   std::span<const layout::Run> runs;
   std::size_t next_run = 0;  // the first that may reach into the next block
+
+  [[nodiscard]] bool looks_at(layout::Range keys) const {
+    return entry.queries > 0 && reaches(runs, keys.begin, keys.end);
+  }
 
   // Memory, [dim][width] and so on. Rows of the tiles of a group lie one after the other.
   struct Room {

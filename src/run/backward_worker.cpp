@@ -37,21 +37,9 @@ std::int64_t leaves_of(const BackwardShared<F>& shared) {
   return batches * ((tiles.count() * parts + leaf - 1) / leaf);
 }
 
-template <class F>
-bool looks_at(const BackwardTile<F>& tile, layout::Range keys) {
-  return tile.entry.queries > 0 && reaches(tile.runs, keys.begin, keys.end);
-}
-
 // Tiles whose keys, taken together, are so many times those of one of them have nothing in common
 // that is worth a block of its own.
 constexpr double apart = 3;
-
-// What passes before found, a row of a result, comes before what this one has.
-template <class F>
-void add_before(const std::byte* row, F* own, std::int64_t length) {
-  const F* before = reinterpret_cast<const F*>(row);
-  for (std::int64_t d = 0; d < length; ++d) own[d] = before[d] + own[d];
-}
 
 template <class F>
 class BackwardWorker {
@@ -228,10 +216,10 @@ void BackwardWorker<F>::run_block(layout::Range tiles, bool last_of_leaf) {
 // tile's own.
 template <class F>
 void BackwardWorker<F>::run_blocks(layout::Range keys, bool last_of_leaf) {
-  const auto count = static_cast<std::int64_t>(tiles_.size());
   blocks_.clear();
   for (const BackwardTile<F>& tile : tiles_) blocks_.want(tile.runs, keys);
   const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
+  const auto count = static_cast<std::int64_t>(tiles_.size());
   const double each = static_cast<double>(wanted.sum) / static_cast<double>(count);
   if (count == 1 || static_cast<double>(wanted.keys) <= apart * each) {
     while (blocks_.next()) run_block({0, count}, last_of_leaf);
@@ -270,7 +258,7 @@ void BackwardWorker<F>::run_group(std::int64_t first, std::int64_t end, bool las
   tiles_ = {};
   for (std::int64_t e = first; e < end; ++e) {
     BackwardTile<F> tile = tile_of(e);
-    if (!looks_at(tile, task_.keys)) {
+    if (!tile.looks_at(task_.keys)) {
       for (std::int64_t chunk = task_.chunks.begin; chunk < task_.chunks.end; ++chunk)
         deliver_dq(tile, chunk, nullptr);
       continue;
@@ -298,7 +286,7 @@ void BackwardWorker<F>::run_chunk(std::int64_t chunk, bool last_of_leaf) {
   run_blocks(keys, last_of_leaf);
   if (!gradients_.add_group()) shared_.nan = true;
   for (const BackwardTile<F>& tile : tiles_) {
-    const bool looked = looks_at(tile, keys);
+    const bool looked = tile.looks_at(keys);
     deliver_dq(tile, chunk, looked ? tile.room.dq : nullptr);
     if (looked && chunk + 1 < task_.chunks.end)
       std::fill_n(tile.room.dq, width() * plan().dim, F{0});

@@ -49,8 +49,8 @@ std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const Forwa
                                 const base::Workers& workers, Scratch& scratch);
 
 // Bytes of a thread's workspace that no task of such calls exceeds. `mods` is that of
-// ForwardKernels.
+// ForwardKernels; `joins`: the mask may have several terms.
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
-                             const plan::ModScratch& mods);
+                             const plan::ModScratch& mods, bool joins);
 
 }  // namespace treadle::run

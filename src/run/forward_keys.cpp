@@ -8,9 +8,6 @@
 namespace treadle::run {
 namespace {
 
-// Keys that all queries see and about which the mask is asked all the same, to save a call.
-constexpr std::int64_t most_asked_in_vain = 48;
-
 std::int64_t count_full(std::span<const BlockRun> runs, std::int64_t begin, std::int64_t end) {
   std::int64_t full = 0;
   for (const BlockRun& run : runs)
@@ -154,9 +151,9 @@ void ForwardKeys<F>::run_alone(ForwardTile<F>& tile, layout::Range chunks, bool 
       const bool ends = end < last || !blocks_.more_before(open.end);
       const std::int64_t full = count_full(runs, place, end);
       const bool is_full = full == end - place;
-      // A call for the whole chunk, unless the mask would be asked about too much.
-      if (ends && !open.begun && !exact && !cuts_.are_kept() &&
-          (is_full || full < most_asked_in_vain)) {
+      // A call for the whole chunk, if one kernel does it: in full runs the mask is not asked, which
+      // for listed keys might say no.
+      if (ends && !open.begun && !exact && !cuts_.are_kept() && (is_full || full == 0)) {
         if (whole.chunks > 0 && whole.places.full != is_full) run_whole(tile, whole);
         if (whole.chunks == 0) whole.places = {place, end, is_full};
         whole.places.end = end;

@@ -180,10 +180,10 @@ std::size_t row_state_bytes(const ForwardShared& shared) {
 }
 
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
-                             const plan::ModScratch& mods) {
+                             const plan::ModScratch& mods, bool joins) {
   ForwardKernels::OfTile tile;
   tile.plan = widest;
-  return scratch_of(widest.compute, tile, tiles_per_group, mods, true);
+  return scratch_of(widest.compute, tile, tiles_per_group, mods, joins);
 }
 
 WorkspaceNeed workspace_need(const ForwardShared& shared) {

@@ -50,4 +50,11 @@ void store_rows(const CopyKernel& copy, const F* from, std::int64_t from_stride,
         .count = count});
 }
 
+// own = row + own, for a row of a result that holds what passes before found.
+template <class F>
+void add_before(const std::byte* row, F* own, std::int64_t length) {
+  const F* before = reinterpret_cast<const F*>(row);
+  for (std::int64_t d = 0; d < length; ++d) own[d] = before[d] + own[d];
+}
+
 }  // namespace treadle::run

@@ -233,7 +233,7 @@ TEST(KeyLists, RandomShapes) {
     s.counts = pick(0, 1) == 0;
     ListedCase c(seed, s);
     const std::vector<MaskMod> masks{MaskMod(), mods::causal_lower_right(s.queries, s.keys),
-                                     mods::window(20), mods::dilated(3) | mods::window(4)};
+                                     mods::window(20), mods::dilated(3) & mods::window(40)};
     c.options.mask = masks[static_cast<std::size_t>(pick(0, 3))];
     c.expect_equivalent(c.attention().layout(c.lists(), c.inputs()));
     if (testing::Test::HasFailure()) return;

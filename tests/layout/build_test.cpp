@@ -161,7 +161,7 @@ TEST(Build, BadInput) {
   EXPECT_ERROR((build(mask_of("q + kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
                "layout: the mask gives int; a mask gives one bool");
   EXPECT_ERROR(
-      (build(mask_of("q < kv, q > kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
+      (build(mask_of("q < kv, q > kv, true"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
       "layout: the mask gives several values; a mask gives one bool");
   EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
                "layout: tiles for queries 0 up to 4, the extent has 0 up to 5");

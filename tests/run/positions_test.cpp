@@ -260,8 +260,8 @@ TEST(ScratchSizes, AreWhatTasksTake) {
         run::Scratch forward_scratch, backward_scratch;
         const Rows rows = run.forward(q, source, layout, forward_scratch);
         const bool copies = source.needs_copy(plan.compute);
-        const std::int64_t promised =
-            run::forward_scratch(plan, plan::tiles_per_group(plan, copies), {.staged = staged});
+        const std::int64_t promised = run::forward_scratch(
+            plan, plan::tiles_per_group(plan, copies), {.staged = staged}, false);
         std::vector<std::size_t> taken = forward_scratch.sizes();
         const auto largest = static_cast<std::int64_t>(std::ranges::max(taken));
         EXPECT_LE(largest, promised);

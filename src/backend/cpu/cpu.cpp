@@ -10,6 +10,7 @@
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
+#include "passes/terms.h"
 #include "plan/capture_descriptors.h"
 #include "plan/chunks.h"
 #include "plan/mod_plan.h"
@@ -77,7 +78,8 @@ plan::ModScratch Cpu::most_scratch(const Sizes& sizes) const {
 std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
   const plan::TilePlan plan =
       plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, plan::most_vectors);
-  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_scratch(sizes));
+  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_scratch(sizes),
+                              passes::may_have_terms(program_.mask));
 }
 
 std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {

@@ -243,11 +243,9 @@ void ForwardEmitter::for_chunks(const std::function<void(Value*, Value*)>& body)
 
 void ForwardEmitter::make_weights(Value* weights, const Values& power) {
   for_chunks([&](Value* begin, Value* end) {
-    Values before, total;
-    for (int v = 0; v < plan_.vectors; ++v) {
-      before.push_back(tile_.load(weights, v));
-      total.push_back(build_.CreateSelect(apart(), build_.numbers(0), before.back()));
-    }
+    Values total;
+    for (int v = 0; v < plan_.vectors; ++v)
+      total.push_back(build_.CreateSelect(apart(), build_.numbers(0), tile_.load(weights, v)));
     const auto add_key = [&](Value* i, const Values& so_far) {
       Values next;
       for (int v = 0; v < plan_.vectors; ++v) {
@@ -265,7 +263,7 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
     total = build_.loop(begin, end, 1, total, add_key);
     for (int v = 0; v < plan_.vectors; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      Value* both = build_.CreateFAdd(before[at], total[at]);
+      Value* both = build_.CreateFAdd(tile_.load(weights, v), total[at]);
       tile_.store(build_.CreateSelect(apart(), both, total[at]), weights, v);
     }
   });

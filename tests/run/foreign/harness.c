@@ -17,6 +17,8 @@ struct TileArgs {
 struct BlockArgs {
   struct TileArgs tile;
   void *scores, *sums, *maximum, *weight;
+  const int *chunk_ends;
+  long chunks;
 };
 
 void kernel(const struct BlockArgs*);
