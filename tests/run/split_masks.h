@@ -4,9 +4,9 @@
 //   const Attention attention = compile(mods.options());
 #pragma once
 
+#include <array>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +17,7 @@
 #include "passes/simplify.h"
 #include "placed.h"
 #include "random_mask.h"
+#include "special_values.h"
 #include "treadle/treadle.h"
 
 namespace treadle::test {
@@ -139,5 +140,17 @@ struct SplitTensors {
   }
   [[nodiscard]] Inputs inputs() const { return {q, k, v}; }
 };
+
+// Some infinities and NaN, all in one row.
+inline void spoil_a_row(Random& random, Tensor& tensor) {
+  constexpr std::array values{inf, -inf, nan};
+  const std::int64_t row = tensor.shape().back();
+  const std::int64_t first = random_int(random, 0, tensor.count() / row - 1) * row;
+  for (std::int64_t i = 0; i < row; ++i) {
+    if (random_int(random, 0, 2) != 0) continue;
+    base::store_double(tensor.view().data(), tensor.dtype(), first + i,
+                       values[static_cast<std::size_t>(random_int(random, 0, 2))]);
+  }
+}
 
 }  // namespace treadle::test
