@@ -163,8 +163,7 @@ TEST(PassesBackward, LikeTheDefinitionAndWithTheSameBitsForAnyThreads) {
       check_gradients(random, f, tensors);
       if (problem == 0 && random_int(random, 0, 3) == 0) check_other_tiles(random, f, tensors);
       if (HasFailure()) return;
-      shape.queries = random_int(random, 1, longest_row);
-      shape.keys = random_int(random, 1, longest_row);
+      draw_lengths(random, shape, longest_row, f.table == nullptr);
       draw_captures(random, f.mods);
     }
   }
@@ -187,8 +186,7 @@ TEST(PassesBackward, HasSpecialNumbersWhereTheDefinitionHas) {
       test::spoil_a_row(random, *spoilt[problem]);
       special += check_gradients(random, f, tensors);
       if (HasFailure()) return;
-      shape.queries = random_int(random, 1, longest_row);
-      shape.keys = random_int(random, 1, longest_row);
+      draw_lengths(random, shape, longest_row, f.table == nullptr);
     }
   }
   EXPECT_GE(special, test::fuzz_at_least(600));

@@ -57,6 +57,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, MixedMasks, testing::ValuesIn(mixed_cases),
 // All lengths with the kernels of one mask; also none at all.
 TEST_P(MixedMasks, AreTheDefinition) {
   const Attention fast = compile(options);
+  Options unsaved = options;
+  unsaved.save = Save::nothing;
+  const Attention again = compile(unsaved);
   options.backend = Backend::reference;
   const Attention exact = compile(options);
   for (const test::SplitShape& shape :
@@ -74,6 +77,7 @@ TEST_P(MixedMasks, AreTheDefinition) {
     Forward expected = exact.forward(t.inputs(), call);
     const Backward g = fast.backward(t.inputs(), {y.out, y.lse}, t.dout, t.dlse, call);
     const Backward slopes = exact.backward(t.inputs(), {y.out, y.lse}, t.dout, t.dlse, call);
+    EXPECT_TRUE(test::same_bits(again.backward(t.inputs(), {}, t.dout, t.dlse, call).dv, g.dv));
     EXPECT_LE(test::largest_difference(g.dq, slopes.dq), 1e-4);
     EXPECT_LE(test::largest_difference(g.dk, slopes.dk), 1e-4);
     EXPECT_LE(test::largest_difference(g.dv, slopes.dv), 1e-4);

@@ -48,7 +48,7 @@ void expect_same_rows(const RowResults& shorter, const RowResults& longer) {
 
 void fuzz_lengths(std::uint64_t seed, bool across_chunks) {
   Random random = test::rng(seed);
-  test::SplitMods mods = test::split_mods(random, {.causal = true, .longest = 1600});
+  test::SplitMods mods = test::split_mods(random, {.causal = true});
   mods.score = test::random_score(random);
   SCOPED_TRACE(mods.text());
   const Attention attention = compile(mods.options());

@@ -3,7 +3,7 @@
 // definition's.
 #include <gtest/gtest.h>
 
-#include <array>
+#include <limits>
 
 #include "close.h"
 #include "split_masks.h"
@@ -55,7 +55,7 @@ class RiskyMask {
     }
   }
   std::string safe() {
-    switch (random_int(random_, 0, 8)) {
+    switch (random_int(random_, 0, 10)) {
       case 0: return "kv >= n";
       case 1: return "kv < n";
       case 2: return "q < n";
@@ -64,6 +64,8 @@ class RiskyMask {
       case 5: return "q - kv < " + number(1, 12);
       case 6: return "q >= kv";
       case 7: return "q // 4 == kv // 4";
+      case 8: return "level[kv % 4] < 0.5";  // which may be NaN
+      case 9: return "not (level[q % 4] >= level[kv % 4])";
       default: return "h == " + number(0, 1);
     }
   }
@@ -75,7 +77,7 @@ struct RiskyCase {
   std::string mask;
   std::string score = "score";
   bool backward = false;  // its kernels take as long to compile as all others
-  Tensor cap, by{DType::i32, {4}}, n{DType::i32, {}};
+  Tensor cap, by{DType::i32, {4}}, n{DType::i32, {}}, level{DType::f32, {4}};
 
   // Sometimes as long as every index, sometimes shorter; divisors are seldom 0.
   void draw(Random& random, const RiskySizes& sizes) {
@@ -85,12 +87,17 @@ struct RiskyCase {
     const bool zeros = random_int(random, 0, 2) == 0;
     for (std::int32_t& x : by.data<std::int32_t>())
       x = static_cast<std::int32_t>(random_int(random, zeros ? 0 : 1, 4));
+    const float levels[]{0, 1, -1, std::numeric_limits<float>::quiet_NaN()};
+    for (float& x : level.data<float>()) x = levels[random_int(random, 0, 3)];
     // Where it is the length, "kv < n" keeps reads inside.
     n.data<std::int32_t>()[0] = static_cast<std::int32_t>(
         random_int(random, 0, 2) == 0 ? random_int(random, 0, 40) : sizes.cap);
   }
   [[nodiscard]] std::vector<Capture> captures() const {
-    return {{"cap", ConstView(cap)}, {"by", ConstView(by)}, {"n", ConstView(n)}};
+    return {{"cap", ConstView(cap)},
+            {"by", ConstView(by)},
+            {"n", ConstView(n)},
+            {"level", ConstView(level)}};
   }
   // Those that the mods read.
   [[nodiscard]] std::vector<Capture> captures_of(const Attention& attention) const {

@@ -52,8 +52,7 @@ void fuzz_passes(std::uint64_t seed, PassesCount& count) {
     const Layout other = run.passes(extent, order, random_int(random, 1, lanes));
     const auto shuffled = std::make_shared<test::ShuffledExecutor>(5, seed);
     ASSERT_TRUE(same_rows(run(inputs, 0.25, other, shuffled), got));
-    shape.queries = random_int(random, 1, 120);
-    shape.keys = random_int(random, 1, 120);
+    draw_lengths(random, shape, 120);
     draw_captures(random, mods);
   }
 }

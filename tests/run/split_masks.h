@@ -81,7 +81,7 @@ inline std::string random_score(Random& random) {
 
 struct SplitOptions {
   bool causal = false, documents = true;
-  std::int64_t longest = 400;  // positions that have a document
+  std::int64_t longest = 1600;  // positions that have a document
 };
 
 // Of several terms, unless that takes too long to find.
@@ -107,6 +107,7 @@ inline SplitMods split_mods(Random& random, const SplitOptions& wanted = {}) {
 struct SplitShape {
   std::int64_t batch = 1, heads = 1, key_heads = 1, queries = 1, keys = 1, dim = 4, value_dim = 5;
   DType type = DType::f32;
+  bool shared_keys = false;  // by all batches
 };
 
 inline SplitShape random_shape(Random& random, std::int64_t longest) {
@@ -116,9 +117,20 @@ inline SplitShape random_shape(Random& random, std::int64_t longest) {
   s.heads = s.key_heads * random_int(random, 1, 2);
   s.queries = random_int(random, 1, longest);
   s.keys = random_int(random, 1, longest);
+  s.shared_keys = random_int(random, 0, 4) == 0;
   const auto type = random_int(random, 0, 9);
   s.type = type < 6 ? DType::f32 : type < 8 ? DType::f64 : DType::bf16;
   return s;
+}
+
+// Other lengths; sometimes more keys than a chunk has.
+inline void draw_lengths(Random& random, SplitShape& shape, std::int64_t longest,
+                         bool many_keys = true) {
+  shape.queries = random_int(random, 1, longest);
+  shape.keys = random_int(random, 1, longest);
+  if (!many_keys || random_int(random, 0, 9) != 0) return;
+  shape.queries = random_int(random, 1, 20);
+  shape.keys = random_int(random, 1000, 1300);
 }
 
 // Inputs, and gradients of what they give.
@@ -127,8 +139,8 @@ struct SplitTensors {
 
   SplitTensors(Random& random, const SplitShape& s)
       : q(s.type, {s.batch, s.heads, s.queries, s.dim}),
-        k(s.type, {s.batch, s.key_heads, s.keys, s.dim}),
-        v(s.type, {s.batch, s.key_heads, s.keys, s.value_dim}),
+        k(s.type, {s.shared_keys ? 1 : s.batch, s.key_heads, s.keys, s.dim}),
+        v(s.type, {s.shared_keys ? 1 : s.batch, s.key_heads, s.keys, s.value_dim}),
         dout(s.type, {s.batch, s.heads, s.queries, s.value_dim}),
         dlse(s.type == DType::f64 ? DType::f64 : DType::f32, {s.batch, s.heads, s.queries}) {
     fill_eighths(random, q);
