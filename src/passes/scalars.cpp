@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/per_node.h"
 #include "passes/simplify.h"
+#include "treadle/error.h"
 
 namespace treadle::passes {
 
@@ -19,7 +20,9 @@ bool divides(Op op) {
   return op == Op::mod || op == Op::floor_div || op == Op::bit_and || op == Op::shift_right;
 }
 
-ir::Graph with_scalars(const ir::Graph& graph, std::span<const ConstView> memory, Scalars which) {
+namespace {
+
+ir::Graph bound(const ir::Graph& graph, std::span<const ConstView> memory, Scalars which) {
   ir::PerNode<bool> wanted(graph.size());
   for (NodeId id = graph.size(); id-- > 0;) {
     const ir::Node& node = graph[id];
@@ -50,6 +53,17 @@ ir::Graph with_scalars(const ir::Graph& graph, std::span<const ConstView> memory
   std::vector<NodeId> outputs;
   for (const NodeId output : graph.outputs()) outputs.push_back(to[output]);
   return simplify(make.finish(outputs));
+}
+
+}  // namespace
+
+std::optional<ir::Graph> with_scalars(const ir::Graph& graph, std::span<const ConstView> memory,
+                                      Scalars which) {
+  try {
+    return bound(graph, memory, which);
+  } catch (const Error&) {  // a divisor may become 0 at any step of simplifying
+    return {};
+  }
 }
 
 }  // namespace treadle::passes

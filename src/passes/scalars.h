@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "ir/graph.h"
@@ -16,8 +17,9 @@ enum class Scalars : std::uint8_t {
   all,
   divisors,  // those that something is divided by
 };
-// The graph with the values of its scalars, simplified. `memory` is bound to its slots.
-ir::Graph with_scalars(const ir::Graph& graph, std::span<const ConstView> memory,
-                       Scalars which = Scalars::all);
+// The graph with the values of its scalars, simplified. `memory` is bound to its slots. Nothing if
+// it would divide by the constant 0: whether that is poison is for each pair to say.
+std::optional<ir::Graph> with_scalars(const ir::Graph& graph, std::span<const ConstView> memory,
+                                      Scalars which = Scalars::all);
 
 }  // namespace treadle::passes

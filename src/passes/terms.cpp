@@ -254,7 +254,7 @@ Rank Splitter::rank(NodeId id) {
 
 ir::Graph Splitter::bound(NodeId id) {
   const ir::Graph own = make_.finish({id});
-  return with_scalars(own, memory_of(own, mask_, memory_));
+  return with_scalars(own, memory_of(own, mask_, memory_)).value_or(own);
 }
 
 void Splitter::note_shape(const std::vector<Union>& groups) {
@@ -402,15 +402,16 @@ std::optional<std::vector<ir::Graph>> Splitter::split() {
 
 std::vector<ir::Graph> terms(const ir::Graph& mask, std::span<const ConstView> memory) {
   if (!may_have_terms(mask)) return {mask};
-  const ir::Graph known = with_scalars(mask, memory);
-  const std::vector<ConstView> known_memory = memory_of(known, mask, memory);
-  Splitter of_known(known, known_memory);
+  const std::optional<ir::Graph> known = with_scalars(mask, memory);
+  if (!known) return {mask};
+  const std::vector<ConstView> known_memory = memory_of(*known, mask, memory);
+  Splitter of_known(*known, known_memory);
   auto found = of_known.split();
   if (!found) return {mask};
-  const ir::Graph divided = with_scalars(mask, memory, Scalars::divisors);
-  if (divided.hash() == known.hash()) return std::move(*found);
-  const std::vector<ConstView> divided_memory = memory_of(divided, mask, memory);
-  Splitter of_divided(divided, divided_memory);
+  const std::optional<ir::Graph> divided = with_scalars(mask, memory, Scalars::divisors);
+  if (!divided || divided->hash() == known->hash()) return std::move(*found);
+  const std::vector<ConstView> divided_memory = memory_of(*divided, mask, memory);
+  Splitter of_divided(*divided, divided_memory);
   auto open = of_divided.split();
   const bool same = open && open->size() == found->size() && of_divided.shape() == of_known.shape();
   return std::move(same ? *open : *found);

@@ -134,7 +134,8 @@ TEST(Terms, TakeScalarsAsConstants) {
     std::vector<ConstView> memory;
     for (const ir::Slot& slot : found[i].slots())
       memory.emplace_back(slot.name == "window" ? scalars.window : scalars.stride);
-    EXPECT_TRUE(show_the_same(with_scalars(found[i], memory), plain[i])) << to_text(found[i]);
+    EXPECT_TRUE(show_the_same(with_scalars(found[i], memory).value(), plain[i]))
+        << to_text(found[i]);
   }
 }
 
@@ -153,6 +154,12 @@ TEST(Terms, KeepScalarsThatNothingIsDividedBy) {
 TEST(Terms, OfScalarsThatAreSpecialNumbers) {
   WithScalars scalars;
   EXPECT_EQ(scalars.terms_with(100, 1).size(), 1u) << "x % 1 is 0";
+}
+
+// What a division by zero means is for each pair to say: the mask stays as it is.
+TEST(Terms, OfAScalarThatIsZeroAndDividedBy) {
+  WithScalars scalars;
+  EXPECT_THAT(scalars.terms_with(100, 0), ElementsAre(scalars.mask));
 }
 
 // --- random masks ------------------------------------------------------------------------------

@@ -47,20 +47,21 @@ struct Rows {
   Tensor out, lse, max;
 };
 
-// NaN included, whatever its payload: a NaN is a NaN.
+// Bit by bit, but a NaN is a NaN, whatever its payload.
+inline bool same_numbers(const Tensor& x, const Tensor& y) {
+  if (same_bits(x, y)) return true;
+  if (x.dtype() != y.dtype() || x.shape() != y.shape()) return false;
+  for (std::int64_t i = 0; i < x.count(); ++i) {
+    const double u = base::load_double(x.view().data(), x.dtype(), i);
+    const double v = base::load_double(y.view().data(), y.dtype(), i);
+    const bool same_sign = std::signbit(u) == std::signbit(v);
+    if (std::isnan(u) ? !std::isnan(v) : u != v || !same_sign) return false;
+  }
+  return true;
+}
+
 inline bool same_rows(const Rows& a, const Rows& b) {
-  const auto same = [](const Tensor& x, const Tensor& y) {
-    if (same_bits(x, y)) return true;
-    if (x.dtype() != y.dtype() || x.shape() != y.shape()) return false;
-    for (std::int64_t i = 0; i < x.count(); ++i) {
-      const double u = base::load_double(x.view().data(), x.dtype(), i);
-      const double v = base::load_double(y.view().data(), y.dtype(), i);
-      const bool same_sign = std::signbit(u) == std::signbit(v);
-      if (std::isnan(u) ? !std::isnan(v) : u != v || !same_sign) return false;
-    }
-    return true;
-  };
-  return same(a.out, b.out) && same(a.lse, b.lse) && same(a.max, b.max);
+  return same_numbers(a.out, b.out) && same_numbers(a.lse, b.lse) && same_numbers(a.max, b.max);
 }
 
 inline layout::Extent extent_of(const Inputs& inputs) {

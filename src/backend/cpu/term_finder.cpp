@@ -16,7 +16,12 @@ TermFinder::TermFinder(const ir::Graph& mask)
 
 MaskTerms TermFinder::find(std::span<const ConstView> memory) {
   if (!may_have_terms_) return {};
-  const base::Hash now = has_scalars_ ? passes::with_scalars(mask_, memory).hash() : base::Hash();
+  base::Hash now;
+  if (has_scalars_) {
+    const std::optional<ir::Graph> known = passes::with_scalars(mask_, memory);
+    if (!known) return {};
+    now = known->hash();
+  }
   {
     const std::lock_guard lock(mutex_);
     if (last_ && last_->first == now) return last_->second;

@@ -2,7 +2,7 @@
 //
 // In: a spec. Out: a module whose function `kernel` merges a part into a state:
 //
-//   m' = max(m, m2)                        NaN where one of them is
+//   m' = max(m, m2)                        NaN where one of them is; of two zeros m
 //   l' = l * 2^(ceil m - ceil m') + l2 * 2^(ceil m2 - ceil m')
 //   O' = O * 2^(ceil m - ceil m') + O2 * 2^(ceil m2 - ceil m')
 //
@@ -61,7 +61,7 @@ class MergeEmitter {
     Value* other = vector(args[&MergeArgs::part_maximum], q);
     Value* now = build_.CreateSelect(build_.CreateFCmpUNO(old, other),
                                      build_.numbers(std::numeric_limits<double>::quiet_NaN()),
-                                     build_.larger(old, other));
+                                     build_.larger(other, old));
     Value* keep = factor(old, now);
     Value* add = factor(other, now);
     build_.store(now, build_.element(build_.real(), maximum, q));
