@@ -49,7 +49,7 @@ TEST(Mask, Residues) {
 
 // Each term of the mask in shades of its own, and the work of its pass.
 TEST(Mask, Passes) {
-  expect_drawn({"mask", "q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)", "--q", "1024"},
+  expect_drawn({"mask", "q >= kv && (q - kv < 128 || (q - kv) % 128 == 0)", "--q", "4096"},
                "mask_passes.txt");
 }
 

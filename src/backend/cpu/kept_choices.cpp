@@ -25,7 +25,9 @@ layout::Range class_of(layout::Range range) {
 layout::Mask with_known_scalars(const layout::Mask& mask) {
   const auto is_scalar = [](const ir::Slot& slot) { return slot.rank == 0; };
   if (std::ranges::none_of(mask.graph.slots(), is_scalar)) return mask;
-  layout::Mask known{passes::with_scalars(mask.graph, mask.memory), {}};
+  auto graph = passes::with_scalars(mask.graph, mask.memory);
+  if (!graph) return mask;
+  layout::Mask known{std::move(*graph), {}};
   known.memory = backend::memory_of(known.graph, mask.graph, mask.memory);
   return known;
 }

@@ -63,8 +63,6 @@ class ForwardEmitter {
   void rescale(Value* weights, const Values& change);
   void for_chunks(const std::function<void(Value*, Value*)>& body);
   void make_weights(Value* weights, const Values& power);
-  // Whether the keys are those of whole chunks, which are summed on their own.
-  Value* apart() { return apart_; }
 
   bool has_mods() const { return spec_.masked || spec_.score.kind != plan::ScoreForm::Kind::plain; }
   bool marks_hidden() const { return spec_.masked && spec_.exact_nonfinite; }
@@ -85,8 +83,10 @@ class ForwardEmitter {
   KernelFunction<ForwardKernelArgs> kernel_;
   Builder& build_;
   TileEmitter tile_;
-  Value *scores_, *apart_;
-  Value* only_end_;       // the address of an i32: where all keys end
+  Value* scores_;
+  Value* apart_;     // whether the keys are those of whole chunks, which are summed on their own
+  Value* go_on_;     // ones if not: AddOptions
+  Value* only_end_;  // the address of an i32: where all keys end
   Values block_maximum_;  // addresses, by vector: the maximum over this block's keys
 };
 
@@ -98,6 +98,11 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
       tile_(build_, plan_, kernel_.args().address()),
       scores_(kernel_.args()[&ForwardKernelArgs::scores]),
       apart_(build_.CreateICmpSGT(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(0))) {
+  ::llvm::Type* bits_of_lane = build_.getIntNTy(build_.real()->getScalarSizeInBits());
+  Value* none = build_.CreateAShr(
+      build_.CreateSub(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(1)), 63);
+  go_on_ = build_.CreateVectorSplat(static_cast<unsigned>(build_.lanes()),
+                                    build_.CreateTrunc(none, bits_of_lane));
   only_end_ = build_.CreateAlloca(build_.getInt32Ty());
   build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
   for (int v = 0; v < plan_.vectors; ++v) {
@@ -229,9 +234,9 @@ void ForwardEmitter::rescale(Value* weights, const Values& change) {
 // Calls body(begin, end) for the places of each chunk, or for all at once.
 void ForwardEmitter::for_chunks(const std::function<void(Value*, Value*)>& body) {
   Value* ends =
-      build_.CreateSelect(apart(), kernel_.args()[&ForwardKernelArgs::chunk_ends], only_end_);
+      build_.CreateSelect(apart_, kernel_.args()[&ForwardKernelArgs::chunk_ends], only_end_);
   Value* chunks =
-      build_.CreateSelect(apart(), kernel_.args()[&ForwardKernelArgs::chunks], build_.index(1));
+      build_.CreateSelect(apart_, kernel_.args()[&ForwardKernelArgs::chunks], build_.index(1));
   build_.loop(build_.index(0), chunks, 1, {build_.index(0)}, [&](Value* i, const Values& begin) {
     ::llvm::Type* int32 = build_.getInt32Ty();
     Value* end = build_.CreateSExt(build_.CreateLoad(int32, build_.element(int32, ends, i)),
@@ -245,7 +250,7 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
   for_chunks([&](Value* begin, Value* end) {
     Values total;
     for (int v = 0; v < plan_.vectors; ++v)
-      total.push_back(build_.CreateSelect(apart(), build_.numbers(0), tile_.load(weights, v)));
+      total.push_back(if_going_on(build_, go_on_, tile_.load(weights, v)));
     const auto add_key = [&](Value* i, const Values& so_far) {
       Values next;
       for (int v = 0; v < plan_.vectors; ++v) {
@@ -263,8 +268,8 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
     total = build_.loop(begin, end, 1, total, add_key);
     for (int v = 0; v < plan_.vectors; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      Value* both = build_.CreateFAdd(tile_.load(weights, v), total[at]);
-      tile_.store(build_.CreateSelect(apart(), both, total[at]), weights, v);
+      Value* before = if_apart(build_, go_on_, tile_.load(weights, v));
+      tile_.store(build_.CreateFAdd(before, total[at]), weights, v);
     }
   });
 }
@@ -282,7 +287,7 @@ void ForwardEmitter::add_values() {
          .c = sums,
          .keys = build_.CreateNSWSub(end, begin),
          .dim = plan_.value_dim},
-        {.skip_hidden = marks_hidden(), .apart = apart()});
+        {.skip_hidden = marks_hidden(), .go_on = go_on_});
   });
 }
 

@@ -50,8 +50,7 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < plan.vectors; ++v) {
       Value* before = build.load(build.reals(), address(r, v));
-      if (options.apart != nullptr)
-        before = build.CreateSelect(options.apart, build.numbers(0), before);
+      if (options.go_on != nullptr) before = if_going_on(build, options.go_on, before);
       c.push_back(before);
     }
   }
@@ -65,18 +64,16 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
                            .depth = product.keys,
                            .hidden = hidden_in(options.skip_hidden, MicroKernel::Hidden::in_b)};
   c = accumulate(build, kernel, std::move(c));
-  const auto store = [&](bool apart) {
-    for (int r = 0; r < rows; ++r) {
-      for (int v = 0; v < plan.vectors; ++v) {
-        Value* sum = c[kernel.position(r, v)];
-        if (apart) sum = build.CreateFAdd(build.load(build.reals(), address(r, v)), sum);
-        build.store(sum, address(r, v));
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < plan.vectors; ++v) {
+      Value* sum = c[kernel.position(r, v)];
+      if (options.go_on != nullptr) {
+        Value* before = build.load(build.reals(), address(r, v));
+        sum = build.CreateFAdd(if_apart(build, options.go_on, before), sum);
       }
+      build.store(sum, address(r, v));
     }
-  };
-  if (options.apart == nullptr) return store(false);
-  build.when(options.apart, [&] { store(true); });
-  build.when(build.CreateNot(options.apart), [&] { store(false); });
+  }
 }
 
 // Element at * scale of an array.
@@ -120,6 +117,19 @@ void reduce_columns(Builder& build, const plan::ReduceSpec& spec,
 }
 
 }  // namespace
+
+Value* if_going_on(Builder& build, Value* go_on, Value* x) {
+  Value* bits = build.CreateBitCast(x, go_on->getType());
+  return build.CreateBitCast(build.CreateAnd(bits, go_on), build.reals());
+}
+
+Value* if_apart(Builder& build, Value* go_on, Value* x) {
+  Value* bits = build.CreateBitCast(x, go_on->getType());
+  Value* minus_zero = build.CreateBitCast(build.numbers(-0.0), go_on->getType());
+  return build.CreateBitCast(build.CreateOr(build.CreateAnd(bits, build.CreateNot(go_on)),
+                                            build.CreateAnd(minus_zero, go_on)),
+                             build.reals());
+}
 
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue) {
