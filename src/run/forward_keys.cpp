@@ -82,11 +82,12 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
                                                  .frame = room_.frame,
                                                  .poisoned = &poisoned_},
                                         .scores = room_.scores,
-                                        .sums = state.sums,
+                                        .sums = tile.part.sums,
                                         .maximum = state.maximum,
                                         .weight = state.weight,
                                         .chunk_ends = room_.chunk_ends,
-                                        .chunks = chunks});
+                                        .chunks = chunks,
+                                        .totals = tile.total.sums});
   shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile, term_number_});
 }
 
@@ -117,6 +118,7 @@ void ForwardKeys<F>::run_together(layout::Range chunks) {
     blocks_.clear();
     for (ForwardTile<F>& tile : tiles_) {
       tile.part.clear(tile.width(), value_dim_);
+      tile.part_is_zero = false;
       blocks_.want(tile.runs, plan::keys_of_chunk(chunk));
     }
     blocks_.start();
@@ -175,6 +177,8 @@ void ForwardKeys<F>::run_whole(ForwardTile<F>& tile, WholeChunks& whole) {
   if (whole.chunks == 0) return;
   if (!tile.started) tile.total.clear(tile.width(), value_dim_);
   tile.started = true;
+  if (!tile.part_is_zero) tile.part.clear(tile.width(), value_dim_);
+  tile.part_is_zero = true;
   run_places(tile, whole.places, false, whole.chunks);
   whole.chunks = 0;
 }
@@ -185,6 +189,7 @@ void ForwardKeys<F>::run_part(ForwardTile<F>& tile, layout::Range places,
                               std::span<const BlockRun> runs, OpenChunk& open, bool exact) {
   if (!open.begun) tile.part.clear(tile.width(), value_dim_);
   open.begun = true;
+  tile.part_is_zero = false;
   for (const BlockRun& run : runs) {
     const BlockRun some{std::max(run.begin, places.begin), std::min(run.end, places.end), run.full};
     if (some.begin < some.end) run_places(tile, some, exact);

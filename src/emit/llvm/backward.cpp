@@ -256,7 +256,7 @@ void BackwardEmitter::store_contributions(const Outputs& outputs, Value* visible
 void BackwardEmitter::add_keys() {
   Value* dq = kernel_.args()[&BackwardKernelArgs::dq];
   add(build_, plan_, {.a = keys_, .b = dscores_, .c = dq, .keys = tile_.count(), .dim = plan_.dim},
-      {.skip_hidden = spec_.exact_nonfinite});
+      spec_.exact_nonfinite);
 }
 
 }  // namespace

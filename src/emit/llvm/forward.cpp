@@ -61,6 +61,7 @@ class ForwardEmitter {
   Value* hide(Value* score, Value* visible);
   Value* new_maximum(Value* old, int v);
   void rescale(Value* weights, const Values& change);
+  void add_chunk(Value* sums);
   void for_chunks(const std::function<void(Value*, Value*)>& body);
   void make_weights(Value* weights, const Values& power);
 
@@ -85,7 +86,6 @@ class ForwardEmitter {
   TileEmitter tile_;
   Value* scores_;
   Value* apart_;     // whether the keys are those of whole chunks, which are summed on their own
-  Value* go_on_;     // ones if not: AddOptions
   Value* only_end_;  // the address of an i32: where all keys end
   Values block_maximum_;  // addresses, by vector: the maximum over this block's keys
 };
@@ -98,11 +98,6 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
       tile_(build_, plan_, kernel_.args().address()),
       scores_(kernel_.args()[&ForwardKernelArgs::scores]),
       apart_(build_.CreateICmpSGT(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(0))) {
-  ::llvm::Type* bits_of_lane = build_.getIntNTy(build_.real()->getScalarSizeInBits());
-  Value* none = build_.CreateAShr(
-      build_.CreateSub(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(1)), 63);
-  go_on_ = build_.CreateVectorSplat(static_cast<unsigned>(build_.lanes()),
-                                    build_.CreateTrunc(none, bits_of_lane));
   only_end_ = build_.CreateAlloca(build_.getInt32Ty());
   build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
   for (int v = 0; v < plan_.vectors; ++v) {
@@ -220,7 +215,8 @@ void ForwardEmitter::rescale(Value* weights, const Values& change) {
     factor.push_back(scale_down(build_, build_.numbers(1), change[static_cast<std::size_t>(v)]));
     tile_.store(build_.CreateFMul(tile_.load(weights, v), factor.back()), weights, v);
   }
-  Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
+  Value* sums = build_.CreateSelect(apart_, kernel_.args()[&ForwardKernelArgs::totals],
+                                    kernel_.args()[&ForwardKernelArgs::sums]);
   build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
     for (int v = 0; v < plan_.vectors; ++v) {
       Value* address = tile_.at(sums, d, v);
@@ -250,7 +246,7 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
   for_chunks([&](Value* begin, Value* end) {
     Values total;
     for (int v = 0; v < plan_.vectors; ++v)
-      total.push_back(if_going_on(build_, go_on_, tile_.load(weights, v)));
+      total.push_back(build_.CreateSelect(apart_, build_.numbers(0), tile_.load(weights, v)));
     const auto add_key = [&](Value* i, const Values& so_far) {
       Values next;
       for (int v = 0; v < plan_.vectors; ++v) {
@@ -268,7 +264,8 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
     total = build_.loop(begin, end, 1, total, add_key);
     for (int v = 0; v < plan_.vectors; ++v) {
       const auto at = static_cast<std::size_t>(v);
-      Value* before = if_apart(build_, go_on_, tile_.load(weights, v));
+      // Adding -0 changes nothing, not even a zero's sign.
+      Value* before = build_.CreateSelect(apart_, tile_.load(weights, v), build_.numbers(-0.0));
       tile_.store(build_.CreateFAdd(before, total[at]), weights, v);
     }
   });
@@ -287,7 +284,22 @@ void ForwardEmitter::add_values() {
          .c = sums,
          .keys = build_.CreateNSWSub(end, begin),
          .dim = plan_.value_dim},
-        {.skip_hidden = marks_hidden(), .go_on = go_on_});
+        marks_hidden());
+    build_.when(apart_, [&] { add_chunk(sums); });
+  });
+}
+
+// The sums of a chunk join those before, and begin anew.
+void ForwardEmitter::add_chunk(Value* sums) {
+  Value* totals = kernel_.args()[&ForwardKernelArgs::totals];
+  build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
+    for (int v = 0; v < plan_.vectors; ++v) {
+      Value *to = tile_.at(totals, d, v), *from = tile_.at(sums, d, v);
+      Value* both =
+          build_.CreateFAdd(build_.load(build_.reals(), to), build_.load(build_.reals(), from));
+      build_.store(both, to);
+      build_.store(build_.numbers(0), from);
+    }
   });
 }
 

@@ -41,19 +41,14 @@ void multiply_rows(Builder& build, const plan::TilePlan& plan, const TileProduct
 
 // Rows `first` .. first + rows of C += A^T B.
 void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& product, Value* first,
-              int rows, const AddOptions& options) {
+              int rows, bool skip_hidden) {
   const auto address = [&](int r, int v) {
     Value* row = build.CreateNSWAdd(first, build.index(r));
     return build.vector_at(product.c, row, plan.width(), v);
   };
   Values c;
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < plan.vectors; ++v) {
-      Value* before = build.load(build.reals(), address(r, v));
-      if (options.go_on != nullptr) before = if_going_on(build, options.go_on, before);
-      c.push_back(before);
-    }
-  }
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < plan.vectors; ++v) c.push_back(build.load(build.reals(), address(r, v)));
   const MicroKernel kernel{.rows = rows,
                            .vectors = plan.vectors,
                            .a = build.element(build.real(), product.a, first),
@@ -62,18 +57,10 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
                            .b = product.b,
                            .b_step = plan.width(),
                            .depth = product.keys,
-                           .hidden = hidden_in(options.skip_hidden, MicroKernel::Hidden::in_b)};
+                           .hidden = hidden_in(skip_hidden, MicroKernel::Hidden::in_b)};
   c = accumulate(build, kernel, std::move(c));
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < plan.vectors; ++v) {
-      Value* sum = c[kernel.position(r, v)];
-      if (options.go_on != nullptr) {
-        Value* before = build.load(build.reals(), address(r, v));
-        sum = build.CreateFAdd(if_apart(build, options.go_on, before), sum);
-      }
-      build.store(sum, address(r, v));
-    }
-  }
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < plan.vectors; ++v) build.store(c[kernel.position(r, v)], address(r, v));
 }
 
 // Element at * scale of an array.
@@ -118,19 +105,6 @@ void reduce_columns(Builder& build, const plan::ReduceSpec& spec,
 
 }  // namespace
 
-Value* if_going_on(Builder& build, Value* go_on, Value* x) {
-  Value* bits = build.CreateBitCast(x, go_on->getType());
-  return build.CreateBitCast(build.CreateAnd(bits, go_on), build.reals());
-}
-
-Value* if_apart(Builder& build, Value* go_on, Value* x) {
-  Value* bits = build.CreateBitCast(x, go_on->getType());
-  Value* minus_zero = build.CreateBitCast(build.numbers(-0.0), go_on->getType());
-  return build.CreateBitCast(build.CreateOr(build.CreateAnd(bits, build.CreateNot(go_on)),
-                                            build.CreateAnd(minus_zero, go_on)),
-                             build.reals());
-}
-
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue) {
   // Groups of so many keys. The last, shorter one begins earlier and repeats some of them: the same
@@ -157,15 +131,15 @@ void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
   build.when(fewer_than(std::min(plan.rows, few)), [&] { groups(1); });
 }
 
-void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
-         const AddOptions& options) {
+void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product, bool skip_hidden) {
   const std::int64_t rest = product.dim % plan.rows;
   const std::int64_t whole = product.dim - rest;
   if (whole > 0) {
     build.loop(build.index(0), build.index(whole), plan.rows,
-               [&](Value* d) { add_rows(build, plan, product, d, plan.rows, options); });
+               [&](Value* d) { add_rows(build, plan, product, d, plan.rows, skip_hidden); });
   }
-  if (rest > 0) add_rows(build, plan, product, build.index(whole), static_cast<int>(rest), options);
+  if (rest > 0)
+    add_rows(build, plan, product, build.index(whole), static_cast<int>(rest), skip_hidden);
 }
 
 void reduce(Builder& build, const plan::ReduceSpec& spec, const Arguments<plan::ReduceArgs>& args) {

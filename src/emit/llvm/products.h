@@ -4,7 +4,7 @@
 //   add        C[d][q] += sum_k A[k][d] B[k][q]               O^T += V^T P^T    dQ^T += K^T dS^T
 //   reduce     C[k][d] += sum_t sum_q A[t][k][q] B[t][q][d]   dV += P dO        dK += dS Q
 //
-// Every element of C (with AddOptions::go_on, of what is added to it) is one chain of multiply-adds, in ascending order of the index that is summed
+// Every element of C is one chain of multiply-adds, in ascending order of the index that is summed
 // over, so its bits do not depend on the register blocking. How the sums are formed is known here
 // alone: a form for a matrix unit (AMX, tensor cores) takes the place of these three functions.
 #pragma once
@@ -36,18 +36,9 @@ using Epilogue = std::function<void(Value* result, int v)>;
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue = {});
 
-struct AddOptions {
-  bool skip_hidden = false;  // elements of B that are -0 add nothing, not even 0 * inf
-  // Null, or ones or zeros: if zeros, the sums of these keys start from zero and are added to C as a
-  // whole. Bits, not a condition, for which LLVM would make two copies of every loop.
-  Value* go_on = nullptr;
-};
-// x where the bits are ones, else 0; and 0 and x the other way round, with a zero that changes
-// nothing that it is added to.
-Value* if_going_on(Builder& build, Value* go_on, Value* x);
-Value* if_apart(Builder& build, Value* go_on, Value* x);
+// With skip_hidden, elements of B that are -0 add nothing, not even 0 * inf.
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
-         const AddOptions& options = {});
+         bool skip_hidden = false);
 
 // The operands are the members of the kernel's arguments. With spec.skip_hidden, elements of A that
 // are -0 add nothing.

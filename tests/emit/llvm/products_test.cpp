@@ -137,7 +137,7 @@ void expect_added(const plan::TilePlan& plan) {
 template <class F>
 void expect_hidden_skipped(const plan::TilePlan& plan) {
   const auto add = compile_product(plan, [&](auto& kernel, const auto& product) {
-    emit::llvm::add(kernel.build(), plan, product, {.skip_hidden = true});
+    emit::llvm::add(kernel.build(), plan, product, true);
   });
   const std::int64_t keys = plan.rows + 1;
   const Operands<F> x(plan, keys, keys, plan.dim, Guarded::At::end);

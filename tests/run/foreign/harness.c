@@ -19,6 +19,7 @@ struct BlockArgs {
   void *scores, *sums, *maximum, *weight;
   const int *chunk_ends;
   long chunks;
+  void *totals;
 };
 
 void kernel(const struct BlockArgs*);
