@@ -2,7 +2,7 @@
 //
 // In: a mask. Out: its terms. Read terms() first.
 //
-//   union of conjunctions    expand(): and, or, not, where, comparisons with min and max
+//   union of conjunctions    union_form.h: and, or, not, where, comparisons with min and max
 //   groups                   those with the same congruences and quotients, or fewer, together
 //   order                    parts without any first, then quotients, then congruences
 //   disjoint                 each conjunction without what earlier groups have
@@ -20,6 +20,7 @@
 #include "ir/builder.h"
 #include "passes/scalars.h"
 #include "passes/simplify.h"
+#include "passes/union_form.h"
 
 namespace treadle::passes {
 namespace {
@@ -27,19 +28,10 @@ namespace {
 using ir::NodeId;
 using ir::Op;
 
-// All literals are true, each is a node of the builder.
-using Conjunction = std::set<NodeId>;
-using Union = std::vector<Conjunction>;
-
-constexpr std::size_t most_conjunctions = 24, most_literals = 24;
-
-// By the expression, not by when it was made, so that the way a mask is written does not show.
-using Rank = std::pair<std::uint64_t, std::uint64_t>;
-
 // Per term its conjunctions, and of each the ranks of its literals.
 using Shape = std::vector<std::set<std::set<Rank>>>;
 
-class Splitter {
+class Splitter : UnionForm {
  public:
   Splitter(const ir::Graph& mask, std::span<const ConstView> memory)
       : mask_(mask), memory_(memory) {
@@ -53,27 +45,15 @@ class Splitter {
   [[nodiscard]] const Shape& shape() const { return shape_; }
 
  private:
-  std::optional<Union> expand(NodeId id, bool negated);
-  std::optional<Union> expand_comparison(Op op, NodeId a, NodeId b);
-  std::optional<Union> all_of(std::optional<Union> a, std::optional<Union> b) const;
-  static std::optional<Union> any_of(std::optional<Union> a, std::optional<Union> b);
-  Union literal(NodeId id) const { return {{id}}; }
-  NodeId negation(NodeId literal);
-  [[nodiscard]] Union without_redundant(Union all);
-
   // The congruences and quotients of q or kv that a conjunction has, as nodes.
   std::set<NodeId> regularity(const Conjunction& conjunction);
   const std::set<NodeId>& regularity(NodeId id);
   bool depends(NodeId id);
 
-  Rank rank(NodeId id);
   // The same for every way to give its numbers, as scalars or as constants.
   Rank rank_with_scalars(NodeId id) { return rank_of(bound(id)); }
   ir::Graph bound(NodeId id);
-  static Rank rank_of(const ir::Graph& graph) { return {graph.hash().high, graph.hash().low}; }
   void note_shape(const std::vector<Union>& groups);
-  std::vector<NodeId> ordered(const Conjunction& conjunction);
-  std::vector<Rank> ranks(const Conjunction& conjunction);
 
   std::vector<Union> groups(const Union& all);
   // A conjunction without what earlier groups have, as a node; nothing if nothing is left.
@@ -82,24 +62,11 @@ class Splitter {
 
   const ir::Graph& mask_;
   std::span<const ConstView> memory_;
-  ir::Builder make_;
   NodeId root_;
   std::map<NodeId, std::set<NodeId>> regularities_;
   std::map<NodeId, bool> depends_;
-  std::map<NodeId, Rank> ranks_;
   Shape shape_;
 };
-
-Op flipped(Op op) {  // not (a op b)
-  switch (op) {
-    case Op::lt: return Op::ge;
-    case Op::le: return Op::gt;
-    case Op::gt: return Op::le;
-    case Op::ge: return Op::lt;
-    case Op::eq: return Op::ne;
-    default: return Op::eq;
-  }
-}
 
 // The memory of a graph's slots, which are some of the mask's.
 std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
@@ -110,107 +77,6 @@ std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
     own.push_back(memory[static_cast<std::size_t>(found - mask.slots().begin())]);
   }
   return own;
-}
-
-bool compares(const ir::Node& node) { return ir::info(node.op).rule == ir::Rule::comparison; }
-
-std::optional<Union> Splitter::any_of(std::optional<Union> a, std::optional<Union> b) {
-  if (!a || !b) return {};
-  a->insert(a->end(), b->begin(), b->end());
-  if (a->size() > most_conjunctions) return {};
-  return a;
-}
-
-std::optional<Union> Splitter::all_of(std::optional<Union> a, std::optional<Union> b) const {
-  if (!a || !b) return {};
-  Union product;
-  for (const Conjunction& x : *a) {
-    for (const Conjunction& y : *b) {
-      Conjunction both = x;
-      both.insert(y.begin(), y.end());
-      if (both.size() > most_literals || product.size() == most_conjunctions) return {};
-      product.push_back(std::move(both));
-    }
-  }
-  return product;
-}
-
-std::optional<Union> Splitter::expand(NodeId id, bool negated) {
-  const ir::Node node = make_[id];
-  const auto part = [&](std::size_t i, bool negate) { return expand(node.operands[i], negate); };
-  switch (node.op) {
-    case Op::constant: return node.boolean() != negated ? Union{{}} : Union{};
-    case Op::logical_not: return part(0, !negated);
-    case Op::logical_and:
-    case Op::logical_or: {
-      const bool conjunction = (node.op == Op::logical_and) != negated;
-      return conjunction ? all_of(part(0, negated), part(1, negated))
-                         : any_of(part(0, negated), part(1, negated));
-    }
-    case Op::where:
-      return any_of(all_of(part(0, false), part(1, negated)),
-                    all_of(part(0, true), part(2, negated)));
-    default: break;
-  }
-  const bool of_integers = compares(node) && make_.type(node.operands[0]) == ir::Type::integer;
-  if (!of_integers) return literal(negated ? make_(Op::logical_not, id) : id);
-  return expand_comparison(negated ? flipped(node.op) : node.op, node.operands[0],
-                           node.operands[1]);
-}
-
-// a op b of integers. Less and at most only, so that q >= kv and kv <= q are one.
-std::optional<Union> Splitter::expand_comparison(Op op, NodeId a, NodeId b) {
-  if (op == Op::gt || op == Op::ge) {
-    std::swap(a, b);
-    op = op == Op::gt ? Op::lt : Op::le;
-  }
-  if (op == Op::lt || op == Op::le) {
-    const ir::Node left = make_[a], right = make_[b];
-    const auto both = [&](const ir::Node& node, bool conjunction, const auto& with) {
-      auto first =
-          expand_comparison(op, with(node.operands[0]).first, with(node.operands[0]).second);
-      auto second =
-          expand_comparison(op, with(node.operands[1]).first, with(node.operands[1]).second);
-      return conjunction ? all_of(std::move(first), std::move(second))
-                         : any_of(std::move(first), std::move(second));
-    };
-    if (left.op == Op::min || left.op == Op::max)
-      return both(left, left.op == Op::max, [&](NodeId x) { return std::pair(x, b); });
-    if (right.op == Op::min || right.op == Op::max)
-      return both(right, right.op == Op::min, [&](NodeId x) { return std::pair(a, x); });
-  } else if (rank(b) < rank(a)) {
-    std::swap(a, b);
-  }
-  return literal(make_(op, a, b));
-}
-
-NodeId Splitter::negation(NodeId literal) {
-  const ir::Node node = make_[literal];
-  if (node.op == Op::logical_not) return node.operands[0];
-  if (!compares(node) || make_.type(node.operands[0]) != ir::Type::integer)
-    return make_(Op::logical_not, literal);
-  // As expand_comparison() makes them.
-  if (node.op == Op::lt) return make_(Op::le, node.operands[1], node.operands[0]);
-  if (node.op == Op::le) return make_(Op::lt, node.operands[1], node.operands[0]);
-  return make_(flipped(node.op), node.operands[0], node.operands[1]);
-}
-
-// No contradictions, nothing that another one implies, nothing twice.
-Union Splitter::without_redundant(Union all) {
-  std::erase_if(all, [&](const Conjunction& conjunction) {
-    return std::ranges::any_of(
-        conjunction, [&](NodeId literal) { return conjunction.contains(negation(literal)); });
-  });
-  std::ranges::sort(all, {}, [](const Conjunction& c) { return c.size(); });
-  Union kept;
-  for (const Conjunction& conjunction : all) {
-    if (std::ranges::none_of(kept, [&](const Conjunction& weaker) {
-          return std::ranges::includes(conjunction, weaker);
-        }))
-      kept.push_back(conjunction);
-  }
-  std::ranges::sort(kept, {}, [&](const Conjunction& c) { return ranks(c); });
-  return kept;
 }
 
 bool Splitter::depends(NodeId id) {
@@ -246,12 +112,6 @@ std::set<NodeId> Splitter::regularity(const Conjunction& conjunction) {
   return all;
 }
 
-Rank Splitter::rank(NodeId id) {
-  const auto known = ranks_.find(id);
-  if (known != ranks_.end()) return known->second;
-  return ranks_[id] = rank_of(make_.finish({id}));
-}
-
 ir::Graph Splitter::bound(NodeId id) {
   const ir::Graph own = make_.finish({id});
   return with_scalars(own, memory_of(own, mask_, memory_)).value_or(own);
@@ -275,19 +135,6 @@ void Splitter::note_shape(const std::vector<Union>& groups) {
       if (possible) conjunctions.insert(std::move(literals));
     }
   }
-}
-
-std::vector<Rank> Splitter::ranks(const Conjunction& conjunction) {
-  std::vector<Rank> all;
-  for (const NodeId literal : conjunction) all.push_back(rank(literal));
-  std::ranges::sort(all);
-  return all;
-}
-
-std::vector<NodeId> Splitter::ordered(const Conjunction& conjunction) {
-  std::vector<NodeId> all(conjunction.begin(), conjunction.end());
-  std::ranges::sort(all, {}, [&](NodeId literal) { return rank(literal); });
-  return all;
 }
 
 std::vector<Union> Splitter::groups(const Union& all) {
