@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, SprinkledBackward,
                                          SpecialShares{.name = "values", .v = 0.001},
                                          SpecialShares{.name = "dout", .dout = 0.003},
                                          SpecialShares{.name = "dlse", .dlse = 0.02},
-                                         SpecialShares{.name = "table", .table = 0.005},
+                                         SpecialShares{.name = "table", .table = 0.02},
                                          SpecialShares{"all", 0.001, 0.0003, 0.0003, 0.001, 0.005,
                                                        0.001}),
                          [](const auto& info) { return std::string(info.param.name); });
