@@ -10,6 +10,7 @@
 #include <numbers>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/parallel.h"
 #include "layout/classify.h"
@@ -96,6 +97,15 @@ void look_at(Choice& choice, const Mask& mask, const Extent& extent, const TileW
   choice.estimated = samples < total;
 }
 
+// Equal costs stay in their order. (std::stable_sort asks for memory in a way that is deprecated.)
+void sort_by_cost(std::span<Choice> choices) {
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t i = 0; i < choices.size(); ++i) order.emplace_back(choices[i].cost, i);
+  std::ranges::sort(order);
+  const std::vector<Choice> before(choices.begin(), choices.end());
+  for (std::size_t i = 0; i < choices.size(); ++i) choices[i] = before[order[i].second];
+}
+
 }  // namespace
 
 std::vector<Choice> candidates(const ir::Graph& mask, const Extent& extent,
@@ -144,7 +154,7 @@ std::vector<Choice> costed_candidates(const Mask& mask, const Extent& extent,
       look_at(choices[static_cast<std::size_t>(i)], mask, extent, weights, tables, most_tiles,
               workers);
     });
-    std::ranges::stable_sort(choices, {}, &Choice::cost);
+    sort_by_cost(choices);
   };
   std::span<Choice> promising = list;
   // Small masks are looked at whole.
