@@ -1,4 +1,5 @@
 // Masks with remainders: exact layouts, found in steps.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "exact_layout.h"
@@ -7,6 +8,7 @@
 #include "layout/key_period.h"
 #include "parsed_mask.h"
 #include "passes/simplify.h"
+#include "random_graph.h"
 
 namespace treadle::layout {
 namespace {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fuzz.h"
+#include "random_graph.h"
 
 namespace treadle::layout {
 namespace {

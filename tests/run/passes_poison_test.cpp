@@ -1,6 +1,7 @@
 // Masks of several terms that read outside of captures or divide by zero: a call fails exactly when
 // the definition does, whatever part of the mask another pass has. Else its results are the
 // definition's.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <limits>
