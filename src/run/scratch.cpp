@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/no_fork.h"
 
 namespace treadle::run {
 namespace {
@@ -50,6 +51,7 @@ Scratch::Lease::~Lease() {
 // Delegates, so that the destructor gives back what was taken before a failure.
 Scratch::Share::Share(Scratch& owner, std::int64_t count, const WorkspaceNeed& need)
     : Share(owner) {
+  const base::NoFork whole;
   need_ = need;
   all_.reserve(static_cast<std::size_t>(count));
   idle_.reserve(all_.capacity());
@@ -81,6 +83,7 @@ Scratch::Lease Scratch::Share::lend() {
 // The smallest that is large enough; else the largest, which has the least to grow; else a new one.
 // Of equal ones the one that was used last, so that the others are freed.
 std::unique_ptr<Workspace> Scratch::take(const WorkspaceNeed& need) {
+  const base::NoFork whole;
   const std::lock_guard lock(mutex_);
   const auto rank = [&](const Workspace& w) {
     const bool fits = w.bytes_ >= need.bytes;
@@ -107,6 +110,7 @@ std::unique_ptr<Workspace> Scratch::take(const WorkspaceNeed& need) {
 }
 
 void Scratch::give_back(std::vector<std::unique_ptr<Workspace>>& workspaces) {
+  const base::NoFork whole;
   const std::lock_guard lock(mutex_);
   for (std::unique_ptr<Workspace>& workspace : workspaces) free_.push_back(std::move(workspace));
   made_ -= std::erase_if(free_, [&](const std::unique_ptr<Workspace>& workspace) {
@@ -115,6 +119,7 @@ void Scratch::give_back(std::vector<std::unique_ptr<Workspace>>& workspaces) {
 }
 
 std::vector<std::size_t> Scratch::sizes() {
+  const base::NoFork whole;
   const std::lock_guard lock(mutex_);
   std::vector<std::size_t> sizes;
   for (const auto& workspace : free_) sizes.push_back(workspace->bytes());
@@ -124,6 +129,7 @@ std::vector<std::size_t> Scratch::sizes() {
 std::int64_t Scratch::release() {
   std::vector<std::unique_ptr<Workspace>> released;
   {
+    const base::NoFork whole;
     const std::lock_guard lock(mutex_);
     released.reserve(free_.size());
     std::ranges::move(free_, std::back_inserter(released));

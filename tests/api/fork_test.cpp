@@ -1,6 +1,7 @@
 // A call in a process that was forked while another thread was in a call of the same function.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <random>
@@ -52,6 +53,33 @@ TEST(Fork, AChildComputesWhatItsParentDoes) {
     close(to_parent[0]);
     close(to_parent[1]);
   }
+}
+
+// Calls take locks for moments only: of kernels, workspaces, terms and choices.
+TEST(Fork, WhileOtherThreadsMakeShortCalls) {
+  if (test::thread_sanitizer) {
+    GTEST_SKIP() << "ThreadSanitizer starts no threads in a child of a process with threads";
+  }
+  const Tensor q = test::random_tensor(1, DType::f32, {1, 1, 4, 8});
+  Options options;
+  options.mask = parse("q >= kv && (q - kv < 2 || (q - kv) % 3 == 0)");
+  const Attention attention = compile(options);
+  const auto works = [&] { return attention.forward({q, q, q}).out.shape() == q.shape(); };
+  ASSERT_TRUE(works());
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> others;
+  for (int t = 0; t < 2; ++t) {
+    others.emplace_back([&] {
+      while (!stop) works();
+    });
+  }
+  for (int round = 0; round < 400; ++round) {
+    const test::Ended ended = test::run_child([&] { return works() ? 0 : 1; });
+    EXPECT_EQ(ended.exit_code, 0) << ended.text();
+    if (ended.exit_code != 0) break;
+  }
+  stop = true;
+  for (std::thread& other : others) other.join();
 }
 
 }  // namespace

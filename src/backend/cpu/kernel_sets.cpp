@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "base/dump.h"
+#include "base/no_fork.h"
 #include "plan/mod_plan.h"
 #include "plan/separable.h"
 
@@ -187,11 +188,13 @@ std::shared_ptr<const Kernels> KernelSets::find_or_make(std::list<Known<Kind, Ke
     return found->kernels;
   };
   {
+    const base::NoFork whole;
     const std::shared_lock lock(mutex_);
     if (auto found = find()) return found;
   }
   std::shared_ptr<const Kernels> made = make(kind);
   std::shared_ptr<const Kernels> superfluous;  // freed without the lock
+  const base::NoFork whole;
   const std::unique_lock lock(mutex_);
   if (auto found = find()) return found;
   known.emplace_back(kind, made, ++asked_);
