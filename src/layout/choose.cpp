@@ -5,15 +5,16 @@
 #include "layout/choose.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
 
 #include "base/parallel.h"
 #include "layout/classify.h"
+#include "layout/division.h"
 
 namespace treadle::layout {
 namespace {
@@ -41,17 +42,9 @@ Numbers numbers_of(const ir::Graph& mask, std::int64_t queries) {
     const Node& node = mask[id];
     depends[id] = (node.op == Op::input && node.input == ir::Input::q) ||
                   std::ranges::any_of(node.operands, [&](ir::NodeId o) { return depends[o]; });
-    if (node.operands.size() != 2 || !depends[node.operands[0]]) continue;
-    const Node& right = mask[node.operands[1]];
-    if (right.op != Op::constant || right.type != ir::Type::integer) continue;
-    const std::int64_t number = right.integer();
-    if (node.op == Op::mod) add(numbers.moduli, number);
-    if (node.op == Op::floor_div) add(numbers.divisors, number);
-    if (node.op == Op::shift_right && number > 0 && number < 32)
-      add(numbers.divisors, std::int64_t{1} << number);
-    // x & 63 is x % 64.
-    const bool low_bits = number > 0 && std::has_single_bit(static_cast<std::uint64_t>(number) + 1);
-    if (node.op == Op::bit_and && low_bits) add(numbers.moduli, number + 1);
+    const std::optional<Division> division = division_of(mask, node);
+    if (division && depends[division->of])
+      add(division->remainder ? numbers.moduli : numbers.divisors, division->number);
   }
   return numbers;
 }

@@ -4,8 +4,10 @@
 #include "layout/key_period.h"
 
 #include <algorithm>
-#include <bit>
 #include <numeric>
+#include <optional>
+
+#include "layout/division.h"
 
 namespace treadle::layout {
 namespace {
@@ -29,22 +31,11 @@ std::int64_t key_period(const ir::Graph& mask, std::int64_t keys) {
     const Node& node = mask[id];
     unit[id] = node.op == Op::input && node.input == ir::Input::kv ? 1 : 0;
     for (const ir::NodeId operand : node.operands) unit[id] = std::max(unit[id], unit[operand]);
-    if (node.operands.size() != 2 || unit[node.operands[0]] == 0) continue;
-    const Node& right = mask[node.operands[1]];
-    if (right.op != Op::constant || right.type != ir::Type::integer) continue;
-    const std::int64_t number = right.integer();
-    if (number < 1 || number > most) continue;
-    const std::int64_t before = unit[node.operands[0]];
-    if (node.op == Op::floor_div) unit[id] = std::min(before * number, keys);
-    if (node.op == Op::shift_right && number < 32) unit[id] = std::min(before << number, keys);
-    // x & 63 is x % 64.
-    const bool low_bits = std::has_single_bit(static_cast<std::uint64_t>(number) + 1);
-    const std::int64_t modulus = node.op == Op::mod                   ? number
-                                 : node.op == Op::bit_and && low_bits ? number + 1
-                                                                      : 1;
-    if (modulus == 1) continue;
-    const std::int64_t found = before * modulus;
-    if (found > most) continue;
+    const std::optional<Division> division = division_of(mask, node);
+    if (!division || unit[division->of] == 0 || division->number > most) continue;
+    const std::int64_t found = unit[division->of] * division->number;
+    if (!division->remainder) unit[id] = std::min(found, keys);
+    if (!division->remainder || found > most) continue;
     const std::int64_t both = std::lcm(period, found);
     period = both <= most ? both : std::max(period, found);
   }
