@@ -43,11 +43,15 @@ std::int64_t chunks_per_task(const layout::Layout& layout) {
   const std::int64_t tiles = layout.tiles().count();
   const std::int64_t chunks = chunks_of(layout.extent().keys).count();
   std::int64_t keys = 0, looked_at = 0;
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
-    const auto runs = layout.runs(0, 0, tile);
-    if (runs.empty()) continue;
-    looked_at += chunks_of({runs.front().begin(), runs.back().end()}).count();
-    for (const layout::Run& run : runs) keys += run.length();
+  for (std::int64_t b = 0; b < (layout.per_batch() ? layout.extent().batch : 1); ++b) {
+    for (std::int64_t h = 0; h < (layout.per_head() ? layout.extent().heads : 1); ++h) {
+      for (std::int64_t tile = 0; tile < tiles; ++tile) {
+        const auto runs = layout.runs(b, h, tile);
+        if (runs.empty()) continue;
+        looked_at += chunks_of({runs.front().begin(), runs.back().end()}).count();
+        for (const layout::Run& run : runs) keys += run.length();
+      }
+    }
   }
   if (keys == 0) return 1;
   std::int64_t most = wanted * looked_at / keys;
