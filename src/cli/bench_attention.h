@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/bench_case.h"
+#include "cli/peak.h"
 #include "treadle/attention.h"
 #include "treadle/dtype.h"
 #include "treadle/executor.h"
@@ -28,6 +29,9 @@ struct ForwardCase {
   std::function<Options(const Shape&)> compared_with = {};  // none: not compared
   std::string note = {};
 };
+
+// Time, speed and share of work, as the row shows them.
+void put(Measured& measured, const Share& share);
 
 // Some rows are checked, then all of it is timed.
 Measured measure_forward(const ForwardCase& c, Executor& executor);

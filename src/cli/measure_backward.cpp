@@ -7,7 +7,6 @@
 #include "base/copy.h"
 #include "base/error.h"
 #include "cli/bench_attention.h"
-#include "cli/peak.h"
 #include "cli/random_tensor.h"
 #include "cli/visible_share.h"
 
@@ -109,10 +108,7 @@ Measured measure_backward(const BackwardCase& c, Executor& executor) {
   const double flops =
       10 * *measured.density * static_cast<double>(c.heads * c.length * c.length * c.dim);
   Peak peak(plan::host_target(), DType::f32, executor);
-  const Share share = measure_share(peak, flops, work);
-  measured.ms = share.ms;
-  measured.gflops = share.gflops;
-  measured.share = share.share;
+  put(measured, measure_share(peak, flops, work));
   measured.note = c.note;
   if (c.learned) {
     const Forward other = plain.forward(inputs, call);

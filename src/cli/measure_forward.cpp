@@ -5,7 +5,6 @@
 #include "base/copy.h"
 #include "base/error.h"
 #include "cli/bench_attention.h"
-#include "cli/peak.h"
 #include "cli/random_tensor.h"
 #include "cli/row_check.h"
 #include "cli/visible_share.h"
@@ -30,6 +29,12 @@ ConstView input_view(const Shape& shape, const Tensor& tensor) {
 }
 
 }  // namespace
+
+void put(Measured& measured, const Share& share) {
+  measured.ms = share.ms;
+  measured.gflops = share.gflops;
+  measured.share = share.share;
+}
 
 Measured measure_forward(const ForwardCase& c, Executor& executor) {
   const Shape& s = c.shape;
@@ -69,10 +74,7 @@ Measured measure_forward(const ForwardCase& c, Executor& executor) {
 
   const plan::Target target = s.target.empty() ? plan::host_target() : plan::find_target(s.target);
   Peak peak(target, DType::f32, executor);
-  const Share share = measure_share(peak, flops, work);
-  measured.ms = share.ms;
-  measured.gflops = share.gflops;
-  measured.share = share.share;
+  put(measured, measure_share(peak, flops, work));
   measured.note = c.note;
   if (c.compared_with) {
     const Attention other = prepare(c.compared_with(s));
