@@ -41,8 +41,8 @@ BlockLists lists_of(const BlockListOptions& options, const Looked& looked, const
 BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call& call) {
   const base::Workers workers = api::workers_of("block_layout", call);
   // Several passes know less than the mask does.
-  if (!call.layout.empty() && call.layout.held()->passes.size() == 1) {
-    return patterns::to_block_layout(looked.mask, call.layout.held()->passes.front().layout,
+  if (!call.layout.empty() && call.layout.held()->terms.size() == 1) {
+    return patterns::to_block_layout(looked.mask, call.layout.held()->terms.front().layout,
                                      block_size, workers);
   }
   BlockLayout{.block_size = block_size, .heads = 1}.check();  // before tiles are made of it

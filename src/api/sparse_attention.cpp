@@ -5,9 +5,9 @@
 #include <array>
 #include <string_view>
 
-#include "api/kept.h"
 #include "api/sparse_pattern.h"
 #include "base/error.h"
+#include "base/kept.h"
 
 namespace treadle::sparse_transformer {
 namespace {
@@ -66,7 +66,7 @@ struct SparseAttention::Made {
   // A compiled function, and the layouts of sizes that it was called with.
   struct Function {
     Attention attention;
-    mutable api::Kept<Sizes, Layout> layouts{8};
+    mutable base::Kept<Sizes, Layout> layouts{8};
 
     explicit Function(const Options& options) : attention(compile(options)) {}
   };
@@ -119,6 +119,28 @@ struct SparseAttention::Made {
     }
     return with;
   }
+
+  // Of inputs that are checked.
+  void forward(const ForwardViews& results, const Inputs& inputs, const Sizes& sizes,
+               const Call& given) const {
+    const Inputs heads_apart = split_heads(inputs, heads);
+    function->attention.forward_into(
+        {.out = split("out", results.out, inputs.v), .lse = results.lse, .max = results.max},
+        heads_apart, with_layout(given, heads_apart, sizes));
+  }
+  void backward(const BackwardViews& results, const Inputs& inputs, const Sizes& sizes,
+                const Saved& saved, const ConstView& dout, const std::optional<ConstView>& dlse,
+                const Call& given) const {
+    const Inputs heads_apart = split_heads(inputs, heads);
+    Saved kept;
+    if (!recompute) kept = {.out = split("saved.out", saved.out, inputs.v), .lse = saved.lse};
+    function->attention.backward_into({.dq = split("dq", results.dq, inputs.q),
+                                       .dk = split("dk", results.dk, inputs.k),
+                                       .dv = split("dv", results.dv, inputs.v),
+                                       .captures = results.captures},
+                                      heads_apart, kept, split("dout", dout, inputs.v), dlse,
+                                      with_layout(given, heads_apart, sizes));
+  }
 };
 
 namespace {
@@ -128,13 +150,25 @@ using Made = SparseAttention::Made;
 std::shared_ptr<const Made::Function> function_of(const SparsePattern& pattern, bool recompute) {
   using Key = std::pair<SparsePattern, bool>;
   // Never destroyed: destructors of others' statics may still make calls.
-  static auto& kept = *new api::Kept<Key, std::shared_ptr<const Made::Function>>(32);
+  static auto& kept = *new base::Kept<Key, std::shared_ptr<const Made::Function>>(32);
   return kept.get({pattern, recompute}, [&] {
     Options options;
     options.mask = api::mask_of(pattern);
     options.save = recompute ? Save::nothing : Save::lse;
     return std::make_shared<const Made::Function>(options);
   });
+}
+
+template <class Arguments>
+SparseAttention made_of(std::string_view call, const SparsePattern& pattern, const Arguments& how,
+                        std::optional<std::int64_t> blocksize) {
+  return SparseAttention(
+      std::make_shared<const Made>(Made{.call = call,
+                                        .pattern = pattern,
+                                        .heads = how.heads,
+                                        .blocksize = blocksize,
+                                        .recompute = how.recompute,
+                                        .function = function_of(pattern, how.recompute)}));
 }
 
 }  // namespace
@@ -146,48 +180,34 @@ Forward SparseAttention::forward(const Inputs& inputs, const Call& call) const {
   Forward y{.out = Tensor(sizes.dtype, inputs.v.shape()), .lse = {}, .max = {}};
   if (call.lse) y.lse = Tensor(compute, rows);
   if (call.max) y.max = Tensor(compute, rows);
-  forward_into({.out = y.out,
-                .lse = call.lse ? std::optional<View>(y.lse) : std::nullopt,
-                .max = call.max ? std::optional<View>(y.max) : std::nullopt},
-               inputs, call);
+  made_->forward({.out = y.out,
+                  .lse = call.lse ? std::optional<View>(y.lse) : std::nullopt,
+                  .max = call.max ? std::optional<View>(y.max) : std::nullopt},
+                 inputs, sizes, call);
   return y;
 }
 
 void SparseAttention::forward_into(const ForwardViews& results, const Inputs& inputs,
                                    const Call& call) const {
-  const Made::Sizes sizes = made_->check(inputs);
-  const Inputs split = split_heads(inputs, sizes.heads);
-  attention().forward_into(
-      {.out = made_->split("out", results.out, inputs.v), .lse = results.lse, .max = results.max},
-      split, made_->with_layout(call, split, sizes));
+  made_->forward(results, inputs, made_->check(inputs), call);
 }
 
 Backward SparseAttention::backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                                    const std::optional<ConstView>& dlse, const Call& call) const {
-  (void)made_->check(inputs);
+  const Made::Sizes sizes = made_->check(inputs);
   Backward g{.dq = Tensor(inputs.q.dtype(), inputs.q.shape()),
              .dk = Tensor(inputs.k.dtype(), inputs.k.shape()),
              .dv = Tensor(inputs.v.dtype(), inputs.v.shape()),
              .captures = {}};
-  backward_into({.dq = g.dq, .dk = g.dk, .dv = g.dv, .captures = {}}, inputs, saved, dout, dlse,
-                call);
+  made_->backward({.dq = g.dq, .dk = g.dk, .dv = g.dv, .captures = {}}, inputs, sizes, saved, dout,
+                  dlse, call);
   return g;
 }
 
 void SparseAttention::backward_into(const BackwardViews& results, const Inputs& inputs,
                                     const Saved& saved, const ConstView& dout,
                                     const std::optional<ConstView>& dlse, const Call& call) const {
-  const Made::Sizes sizes = made_->check(inputs);
-  const Inputs split = split_heads(inputs, sizes.heads);
-  Saved kept;
-  if (!made_->recompute)
-    kept = {.out = made_->split("saved.out", saved.out, inputs.v), .lse = saved.lse};
-  attention().backward_into({.dq = made_->split("dq", results.dq, inputs.q),
-                             .dk = made_->split("dk", results.dk, inputs.k),
-                             .dv = made_->split("dv", results.dv, inputs.v),
-                             .captures = results.captures},
-                            split, kept, made_->split("dout", dout, inputs.v), dlse,
-                            made_->with_layout(call, split, sizes));
+  made_->backward(results, inputs, made_->check(inputs), saved, dout, dlse, call);
 }
 
 MaskMod SparseAttention::mask() const { return api::mask_of(made_->pattern); }
@@ -196,26 +216,12 @@ const Attention& SparseAttention::attention() const { return made_->function->at
 
 SparseAttention attention_impl(const DenseArguments& how) {
   constexpr std::string_view call = "attention_impl";
-  const SparsePattern pattern = api::dense_pattern(call, how);
-  return SparseAttention(std::make_shared<const SparseAttention::Made>(
-      SparseAttention::Made{.call = call,
-                            .pattern = pattern,
-                            .heads = how.heads,
-                            .blocksize = std::nullopt,
-                            .recompute = how.recompute,
-                            .function = function_of(pattern, how.recompute)}));
+  return made_of(call, api::dense_pattern(call, how), how, std::nullopt);
 }
 
 SparseAttention blocksparse_attention(const BlocksparseArguments& how) {
   constexpr std::string_view call = "blocksparse_attention";
-  const SparsePattern pattern = api::block_pattern(call, how);
-  return SparseAttention(std::make_shared<const SparseAttention::Made>(
-      SparseAttention::Made{.call = call,
-                            .pattern = pattern,
-                            .heads = how.heads,
-                            .blocksize = how.blocksize,
-                            .recompute = how.recompute,
-                            .function = function_of(pattern, how.recompute)}));
+  return made_of(call, api::block_pattern(call, how), how, how.blocksize);
 }
 
 Forward attention_impl(const Inputs& inputs, const DenseArguments& how, const Call& call) {

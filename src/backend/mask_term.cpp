@@ -1,10 +1,8 @@
 // Terms with what they need to be looked at.
 #include "backend/mask_term.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "base/error.h"
 #include "ir/builder.h"
 #include "passes/terms.h"
 
@@ -30,17 +28,6 @@ MaskTerms terms_of(const ir::Graph& mask, std::span<const ConstView> memory) {
   for (ir::Graph& term : found)
     terms.push_back(std::make_shared<const MaskTerm>(std::move(term), mask));
   return terms;
-}
-
-std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
-                                 std::span<const ConstView> memory) {
-  std::vector<ConstView> own;
-  for (const ir::Slot& slot : graph.slots()) {
-    const auto found = std::ranges::find(mask.slots(), slot.name, &ir::Slot::name);
-    if (found == mask.slots().end()) base::internal_error("the mask has no slot {}", slot.name);
-    own.push_back(memory[static_cast<std::size_t>(found - mask.slots().begin())]);
-  }
-  return own;
 }
 
 }  // namespace treadle::backend

@@ -29,8 +29,4 @@ struct MaskTerm {
 using MaskTerms = std::vector<std::shared_ptr<const MaskTerm>>;
 MaskTerms terms_of(const ir::Graph& mask, std::span<const ConstView> memory);
 
-// The memory of a graph's slots, which are some of the mask's.
-std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
-                                 std::span<const ConstView> memory);
-
 }  // namespace treadle::backend

@@ -122,27 +122,28 @@ constexpr const char* far_fixed_text = "kv <= q && kv % 128 >= 112 && q // 128 !
 Measured measure_choice(const char* text, std::int64_t length, Executor& executor) {
   const OwnedMask owned = mask_of(text);
   const Extent extent{.queries = length, .keys = length};
-  std::vector<backend::cpu::ChosenPass> chosen;
-  std::vector<treadle::Layout::Held::Pass> passes;
+  backend::cpu::ChosenPasses chosen;
+  std::vector<treadle::Layout::Held::Term> built;
   const auto work = [&] {
     backend::cpu::KeptChoices kept;
     chosen = choose_passes(owned.mask, backend::terms_of(owned.mask.graph, owned.mask.memory),
                            extent, {}, kept, executor);
-    passes = build_passes(chosen, extent, executor);
+    built = build_terms(chosen, extent, executor);
   };
   Measured measured{.queries = length, .keys = length};
   measured.build_bytes = peak_bytes(work);
   double looked_at = 0;
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const Layout& layout = passes[i].layout;
-    check(chosen[i].mask, layout);
+  for (std::size_t i = 0; i < built.size(); ++i) {
+    const Layout& layout = built[i].layout;
+    const backend::cpu::ChosenTerm& term = chosen.terms[i];
+    check(term.mask, layout);
     measured.bytes = measured.bytes.value_or(0) + layout.bytes();
     looked_at += static_cast<double>(layout.run_pairs());
     measured.note += fmt::format("{}{}, tiles of {}", i == 0 ? "" : "; ",
-                                 to_text(chosen[i].choice.order), chosen[i].choice.height);
+                                 to_text(term.choice.order), term.choice.height);
   }
   measured.ms = best_ms(work);
-  measured.run_density = looked_at / static_cast<double>(passes.front().layout.all_pairs());
+  measured.run_density = looked_at / static_cast<double>(built.front().layout.all_pairs());
   return measured;
 }
 

@@ -31,7 +31,7 @@ struct Stage {
 struct Explained {
   std::vector<Stage> stages;
   api::Stages made;
-  std::vector<backend::cpu::ChosenPass> passes;  // if a length is given
+  backend::cpu::ChosenPasses passes;  // if a length is given
 };
 
 // Captures of the mask that the command line gave no values, all of them or scalars.
@@ -51,9 +51,8 @@ plan::Target target_of(const ExplainRequest& request) {
   return request.target.empty() ? plan::host_target() : plan::find_target(request.target);
 }
 
-std::vector<backend::cpu::ChosenPass> chosen_passes(const ExplainRequest& request,
-                                                    const layout::Mask& mask,
-                                                    const backend::MaskTerms& terms) {
+backend::cpu::ChosenPasses chosen_passes(const ExplainRequest& request, const layout::Mask& mask,
+                                         const backend::MaskTerms& terms) {
   if (request.queries == 0) return {};
   const auto unknown = without_values(request, mask.graph, false);
   if (!unknown.empty()) {
@@ -102,21 +101,33 @@ std::string readers_of(const std::string& name, const Explained& explained) {
 }
 
 void print_json(const Explained& explained, const std::vector<Capture>& captures) {
-  Table table({"stage", "text", "hash", "term", "order", "tile", "cost", "columns", "tiles", "runs",
-               "pieces", "estimated"});
+  Table table({"stage", "text", "hash", "term", "pass", "order", "tile", "cost", "columns", "tiles",
+               "runs", "pieces", "estimated", "taken", "apart"});
   const auto add = [&](std::vector<Cell> row) {
-    row.resize(12);
+    row.resize(15);
     table.add(std::move(row));
   };
   for (const Stage& stage : explained.stages) add({stage.name, stage.text, to_string(stage.hash)});
   const auto number = [](double x) { return Cell(x, fmt::format("{:.0f}", x)); };
-  for (std::size_t i = 0; i < explained.passes.size(); ++i) {
-    for (const layout::Choice& choice : explained.passes[i].chosen->candidates) {
+  const backend::cpu::ChosenPasses& passes = explained.passes;
+  for (std::size_t i = 0; i < passes.terms.size(); ++i) {
+    const backend::cpu::ChosenTerm& term = passes.terms[i];
+    for (const layout::Choice& choice : term.chosen->candidates) {
       const layout::Work& work = choice.work;
-      add({"candidate", name_of(choice), Cell(), i + 1, to_text(choice.order), choice.height,
-           number(choice.cost), number(work.columns), number(work.tiles), number(work.runs),
-           number(work.pieces), choice.estimated});
+      add({"candidate", name_of(choice), Cell(), i + 1, term.pass + 1, to_text(choice.order),
+           choice.height, number(choice.cost), number(work.columns), number(work.tiles),
+           number(work.runs), number(work.pieces), choice.estimated,
+           name_of(choice) == name_of(term.choice)});
     }
+  }
+  for (std::size_t i = 0; i < passes.costs.size(); ++i) {
+    std::vector<Cell> row(15);
+    row[0] = "pass";
+    row[1] = fmt::format("pass {} of {}", i + 1, passes.costs.size());
+    row[4] = i + 1;
+    row[7] = number(passes.costs[i].cost);
+    row[14] = number(passes.costs[i].apart);
+    add(std::move(row));
   }
   for (const Capture& capture : captures) {
     add({"capture", fmt::format("{}:{}:{}", capture.name(), name_of(capture.view().dtype()),
@@ -142,10 +153,8 @@ void print_text(const Explained& explained, const std::vector<Capture>& captures
     print_indented(stage.name, stage.text);
     hashes.add({stage.name, to_string(stage.hash)});
   }
-  for (std::size_t i = 0; i < explained.passes.size(); ++i) {
-    print_indented(title_of(explained.passes, i),
-                   layout::to_text(explained.passes[i].chosen->candidates));
-  }
+  for (std::size_t i = 0; i < explained.passes.terms.size(); ++i)
+    print_indented(title_of(explained.passes, i), text_of(explained.passes, i));
   fmt::print("{}", hashes.to_text());
   if (captures.empty()) return;
 

@@ -60,7 +60,7 @@ MaskMod mask_of(const MaskRequest& request, const Extent& extent) {
   };
 }
 
-// --- its passes ----------------------------------------------------------------------------------
+// --- its terms -----------------------------------------------------------------------------------
 
 // With an order or a height of the user's: one pass. Else those that a call would make.
 bool is_chosen(const MaskRequest& request) {
@@ -71,20 +71,20 @@ bool is_chosen(const MaskRequest& request) {
   return request.order == "auto" || (request.order.empty() && request.tile == 0);
 }
 
-PassReport given_pass(const MaskRequest& request, const Mask& mask, const Extent& extent,
+TermReport given_term(const MaskRequest& request, const Mask& mask, const Extent& extent,
                       Executor& executor) {
   const layout::Order order =
       request.order.empty() ? layout::Order() : order_from("mask", request.order);
   const layout::Tiles tiles(order, extent.queries, request.tile == 0 ? usual_height : request.tile);
-  PassReport pass{.mask = mask, .layout = build(mask, extent, tiles, executor)};
+  TermReport term{.mask = mask, .layout = build(mask, extent, tiles, executor)};
   if (base::dump_wanted(base::Dump::layout))
-    base::dump(base::Dump::layout, "mask", to_text(pass.layout));
-  return pass;
+    base::dump(base::Dump::layout, "mask", to_text(term.layout));
+  return term;
 }
 
-void add_passes(MaskReport& report, const MaskRequest& request, const Mask& mask,
-                Executor& executor) {
-  std::vector<backend::cpu::ChosenPass> chosen;
+void add_terms(MaskReport& report, const MaskRequest& request, const Mask& mask,
+               Executor& executor) {
+  backend::cpu::ChosenPasses chosen;
   const bool choose = is_chosen(request);
   if (choose) {
     backend::cpu::KeptChoices kept;
@@ -93,24 +93,26 @@ void add_passes(MaskReport& report, const MaskRequest& request, const Mask& mask
   }
   const auto start = std::chrono::steady_clock::now();
   if (choose) {
-    auto built = build_passes(chosen, report.extent, executor);
+    auto built = build_terms(chosen, report.extent, executor);
     for (std::size_t i = 0; i < built.size(); ++i)
-      report.passes.push_back({.mask = chosen[i].mask, .layout = std::move(built[i].layout)});
+      report.terms.push_back({.mask = chosen.terms[i].mask,
+                              .layout = std::move(built[i].layout),
+                              .pass = chosen.terms[i].pass});
   } else {
-    report.passes.push_back(given_pass(request, mask, report.extent, executor));
+    report.terms.push_back(given_term(request, mask, report.extent, executor));
   }
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
   report.build_ms = took.count();
 }
 
 // Fails as a call would: at the first pair where the mask reads outside a capture.
-void check_pairs(const MaskRequest& request, const PassReport& pass, Executor& executor) {
-  const layout::Layout& layout = pass.layout;
+void check_pairs(const MaskRequest& request, const TermReport& term, Executor& executor) {
+  const layout::Layout& layout = term.layout;
   const bool may_fail =
-      plan::find_facts(pass.mask.graph, pass.mask.memory, layout.extent(), layout.tiles().order())
+      plan::find_facts(term.mask.graph, term.mask.memory, layout.extent(), layout.tiles().order())
           .reads == plan::Reads::checked;
   if (!may_fail) return;
-  if (const auto failure = find_failure(pass.mask, layout, executor)) {
+  if (const auto failure = find_failure(term.mask, layout, executor)) {
     base::fail_mod("mask: {}, at (b {}, h {}, q {}, kv {})", failure->reason, request.batch,
                    request.head, failure->q, failure->kv);
   }
@@ -119,12 +121,12 @@ void check_pairs(const MaskRequest& request, const PassReport& pass, Executor& e
 MaskReport look_at(const MaskRequest& request, const Mask& mask, const Extent& extent,
                    Executor& executor) {
   MaskReport report{.title = title_of(request), .extent = extent};
-  add_passes(report, request, mask, executor);
-  for (PassReport& pass : report.passes) {
-    check_pairs(request, pass, executor);
-    const auto all = static_cast<double>(pass.layout.all_pairs());
-    pass.visible = static_cast<double>(visible_pairs(pass.mask, pass.layout, executor)) / all;
-    pass.runs = static_cast<double>(pass.layout.run_pairs()) / all;
+  add_terms(report, request, mask, executor);
+  for (TermReport& term : report.terms) {
+    check_pairs(request, term, executor);
+    const auto all = static_cast<double>(term.layout.all_pairs());
+    term.visible = static_cast<double>(visible_pairs(term.mask, term.layout, executor)) / all;
+    term.runs = static_cast<double>(term.layout.run_pairs()) / all;
   }
   report.blocks = block_density(mask, extent, square_block, executor);
   return report;
@@ -133,10 +135,10 @@ MaskReport look_at(const MaskRequest& request, const Mask& mask, const Extent& e
 picture::Picture drawing_of(const MaskReport& report, const Mask& mask, const picture::Grid& grid,
                             Executor& executor) {
   picture::Picture picture = draw(mask, report.extent, 0, 0, grid, executor);
-  if (report.passes.size() < 2) return picture;
+  if (report.terms.size() < 2) return picture;
   std::vector<picture::Pass> passes;
-  for (std::size_t i = 0; i < report.passes.size(); ++i)
-    passes.push_back({name_of(report, i), report.passes[i].mask});
+  for (std::size_t i = 0; i < report.terms.size(); ++i)
+    passes.push_back({name_of(report, i), report.terms[i].mask});
   tell_apart(picture, passes, report.extent, 0, 0, executor);
   return picture;
 }

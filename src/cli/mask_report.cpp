@@ -17,29 +17,31 @@ std::string percent(double share) { return fmt::format("{:.3g} %", 100 * share);
 
 Cell share(double value) { return {value, percent(value)}; }
 
-std::string order_of(const PassReport& pass) { return to_text(pass.layout.tiles().order()); }
+std::string order_of(const TermReport& term) { return to_text(term.layout.tiles().order()); }
 
 template <class T, class F>
-T sum(const MaskReport& report, T zero, const F& of_pass) {
-  for (const PassReport& pass : report.passes) zero += of_pass(pass);
+T sum(const MaskReport& report, T zero, const F& of_term) {
+  for (const TermReport& term : report.terms) zero += of_term(term);
   return zero;
 }
 
 std::int64_t run_count(const MaskReport& report) {
-  return sum(report, std::int64_t{0}, [](const PassReport& p) { return p.layout.run_count(); });
+  return sum(report, std::int64_t{0}, [](const TermReport& p) { return p.layout.run_count(); });
 }
 
 std::int64_t bytes(const MaskReport& report) {
-  return sum(report, std::int64_t{0}, [](const PassReport& p) { return p.layout.bytes(); });
+  return sum(report, std::int64_t{0}, [](const TermReport& p) { return p.layout.bytes(); });
 }
 
-Table table_of_passes(const MaskReport& report) {
-  Table table({"pass", "order", "tiles of", "tiles", "runs", "pairs visible", "in runs", "useful"});
-  for (std::size_t i = 0; i < report.passes.size(); ++i) {
-    const PassReport& pass = report.passes[i];
-    const layout::Tiles& tiles = pass.layout.tiles();
-    table.add({i + 1, order_of(pass), tiles.height(), tiles.count(), pass.layout.run_count(),
-               share(pass.visible), share(pass.runs), share(useful(pass.visible, pass.runs))});
+Table table_of_terms(const MaskReport& report) {
+  Table table(
+      {"term", "pass", "order", "tiles of", "tiles", "runs", "pairs visible", "in runs", "useful"});
+  for (std::size_t i = 0; i < report.terms.size(); ++i) {
+    const TermReport& term = report.terms[i];
+    const layout::Tiles& tiles = term.layout.tiles();
+    table.add({i + 1, term.pass + 1, order_of(term), tiles.height(), tiles.count(),
+               term.layout.run_count(), share(term.visible), share(term.runs),
+               share(useful(term.visible, term.runs))});
   }
   return table;
 }
@@ -47,11 +49,11 @@ Table table_of_passes(const MaskReport& report) {
 }  // namespace
 
 double MaskReport::visible() const {
-  return sum(*this, 0.0, [](const PassReport& pass) { return pass.visible; });
+  return sum(*this, 0.0, [](const TermReport& term) { return term.visible; });
 }
 
 double MaskReport::runs() const {
-  return sum(*this, 0.0, [](const PassReport& pass) { return pass.runs; });
+  return sum(*this, 0.0, [](const TermReport& term) { return term.runs; });
 }
 
 double useful(double visible, double runs) { return runs == 0 ? 1 : visible / runs; }
@@ -62,24 +64,26 @@ std::string work_of(const MaskReport& report) {
                      percent(report.blocks), percent(useful(report.visible(), report.runs())));
 }
 
-std::string name_of(const MaskReport& report, std::size_t pass) {
-  return fmt::format("pass {}: {}, tiles of {}", pass + 1, order_of(report.passes[pass]),
-                     report.passes[pass].layout.tiles().height());
+std::string name_of(const MaskReport& report, std::size_t term) {
+  const TermReport& found = report.terms[term];
+  return fmt::format("term {} in pass {}: {}, tiles of {}", term + 1, found.pass + 1,
+                     order_of(found), found.layout.tiles().height());
 }
 
 void print_json(const MaskReport& report) {
   std::string orders;
   std::int64_t tallest = 0;
-  for (const PassReport& pass : report.passes) {
-    orders += (orders.empty() ? "" : "; ") + order_of(pass);
-    tallest = std::max(tallest, pass.layout.tiles().height());
+  for (const TermReport& term : report.terms) {
+    orders += (orders.empty() ? "" : "; ") + order_of(term);
+    tallest = std::max(tallest, term.layout.tiles().height());
   }
-  Table table({"mask", "queries", "keys", "passes", "order", "tile", "visible", "runs", "useful",
-               "blocks_128", "run_count", "bytes", "build_ms"});
+  Table table({"mask", "queries", "keys", "terms", "passes", "order", "tile", "visible", "runs",
+               "useful", "blocks_128", "run_count", "bytes", "build_ms"});
   table.add({report.title,
              report.extent.queries.count(),
              report.extent.keys.count(),
-             report.passes.size(),
+             report.terms.size(),
+             report.passes(),
              orders,
              tallest,
              share(report.visible()),
@@ -99,11 +103,11 @@ void print_text(const MaskReport& report, const picture::Picture& drawing) {
   fmt::print("{}", terminal_legend(drawing));
   fmt::print("{}; {} runs, {} bytes, built in {:.3g} ms", work_of(report), run_count(report),
              bytes(report), report.build_ms);
-  if (report.passes.size() > 1) {
-    fmt::print("\n\n{}", table_of_passes(report).to_text());
+  if (report.terms.size() > 1) {
+    fmt::print("\n\n{}", table_of_terms(report).to_text());
   } else {
-    fmt::print("; order: {}, tiles of {}\n", order_of(report.passes.front()),
-               report.passes.front().layout.tiles().height());
+    fmt::print("; order: {}, tiles of {}\n", order_of(report.terms.front()),
+               report.terms.front().layout.tiles().height());
   }
 }
 

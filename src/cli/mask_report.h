@@ -10,20 +10,22 @@
 
 namespace treadle::cli {
 
-// A pass over a part of the mask, or over all of it. Densities are shares of all pairs.
-struct PassReport {
+// A term of the mask, or all of it. Densities are shares of all pairs.
+struct TermReport {
   layout::Mask mask;
   layout::Layout layout;
+  std::size_t pass = 0;  // which one looks at it, from 0
   double visible = 0, runs = 0;
 };
 
 struct MaskReport {
   std::string title;
   layout::Extent extent;
-  std::vector<PassReport> passes;
+  std::vector<TermReport> terms;  // in their order
   double build_ms = 0;
   double blocks = 0;  // what square blocks would look at
 
+  [[nodiscard]] std::size_t passes() const { return terms.back().pass + 1; }
   [[nodiscard]] double visible() const;
   [[nodiscard]] double runs() const;
 };
@@ -35,8 +37,8 @@ double useful(double visible, double runs);
 
 // "visible 12.1 %, runs 13.5 %, 128 x 128 blocks 56.2 %; useful work 90 %"
 std::string work_of(const MaskReport& report);
-// "pass 2: residues of 128, tiles of 32"
-std::string name_of(const MaskReport& report, std::size_t pass);
+// "term 2 in pass 2: residues of 128, tiles of 32"
+std::string name_of(const MaskReport& report, std::size_t term);
 
 void print_json(const MaskReport& report);
 void print_text(const MaskReport& report, const picture::Picture& drawing);

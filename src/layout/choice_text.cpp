@@ -1,6 +1,6 @@
 // Puts what was costed into words.
 //
-// In: costed candidates, best first. Out: a table and the reason for the choice.
+// In: costed candidates, best first. Out: a table, and the best beside the next ones.
 #include "layout/choice_text.h"
 
 #include <fmt/format.h>
@@ -36,10 +36,10 @@ std::string name_of(const Choice& choice) {
   return fmt::format("{}, tiles of {}", to_text(choice.order), choice.height);
 }
 
-std::string reason_for_first(std::span<const Choice> costed) {
+std::string comparison_of_first(std::span<const Choice> costed) {
   if (costed.empty()) return "";
   const Choice& best = costed.front();
-  std::string text = fmt::format("chosen: {}: cost {}; {}\n", name_of(best),
+  std::string text = fmt::format("cheapest: {}: cost {}; {}\n", name_of(best),
                                  number(best, best.cost), work_of(best));
   if (costed.size() == 1) return text;
   text += against("next", best, costed[1]);
@@ -75,7 +75,7 @@ std::string to_text(std::span<const Choice> costed, std::size_t most) {
     text += fmt::format("{} more, up to a cost of {}\n", costed.size() - most,
                         number(costed.back(), costed.back().cost));
   }
-  return text + reason_for_first(costed);
+  return text + comparison_of_first(costed);
 }
 
 }  // namespace treadle::layout

@@ -9,6 +9,10 @@
 namespace treadle::layout {
 namespace {
 
+using Candidates = std::span<const std::vector<Choice>>;  // of neighbouring terms
+
+constexpr double never = std::numeric_limits<double>::infinity();
+
 // What costs so many columns per tile, for all tiles of a choice.
 double per_tiles(double columns, const Choice& choice, const Extent& extent,
                  const TileWeights& weights) {
@@ -16,54 +20,70 @@ double per_tiles(double columns, const Choice& choice, const Extent& extent,
   return queries / static_cast<double>(choice.height) * columns * weights.weight.front();
 }
 
-struct Shared {
-  Choice choice;
-  double cost = std::numeric_limits<double>::infinity();
-};
+double cost_apart(Candidates terms, const Extent& extent, const TileWeights& weights) {
+  double cost = 0;
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const Choice& best = terms[i].front();
+    cost += best.cost;
+    if (i + 1 < terms.size()) cost += per_tiles(weights.per_pass, best, extent, weights);
+  }
+  return cost;
+}
 
-// The candidate that is cheapest for all these terms together.
-Shared best_for(std::span<const std::vector<Choice>> terms, const Extent& extent,
-                const TileWeights& weights) {
-  Shared best;
+// One pass with the candidate that is cheapest for all these terms together.
+SharedPass best_for(Candidates terms, const Extent& extent, const TileWeights& weights) {
+  SharedPass best{.terms = {}, .cost = never, .apart = cost_apart(terms, extent, weights)};
   for (const Choice& candidate : terms.front()) {
-    double sum = candidate.cost;
+    SharedPass pass{.terms = {candidate}, .cost = candidate.cost, .apart = best.apart};
     for (const std::vector<Choice>& term : terms.subspan(1)) {
-      const auto same = std::ranges::find_if(term, [&](const Choice& other) {
-        return other.order == candidate.order && other.height == candidate.height;
-      });
+      const auto same = std::ranges::find_if(
+          term, [&](const Choice& other) { return share_a_pass(candidate, other); });
+      if (same == term.end()) {
+        pass.cost = never;
+        break;
+      }
       // Queries are read and results written once, not for each term.
-      sum += same == term.end()
-                 ? std::numeric_limits<double>::infinity()
-                 : same->cost - per_tiles(weights.per_tile, candidate, extent, weights);
+      pass.cost += same->cost - per_tiles(weights.per_tile, candidate, extent, weights);
+      pass.terms.push_back(*same);
     }
-    if (sum < best.cost) best = {candidate, sum};
+    if (pass.cost < best.cost) best = std::move(pass);
   }
   return best;
 }
 
 }  // namespace
 
-std::vector<Choice> shared_choices(const std::vector<std::vector<Choice>>& candidates,
-                                   const Extent& extent, const TileWeights& weights) {
-  const std::span<const std::vector<Choice>> all = candidates;
-  std::vector<Choice> best;
-  double least = std::numeric_limits<double>::infinity();
+bool share_a_pass(const Choice& term, const Choice& next) {
+  return term.order == next.order && term.height == next.height;
+}
+
+bool share_a_pass(const Tiles& term, const Tiles& next) {
+  return share_a_pass(Choice{term.order(), term.height()}, Choice{next.order(), next.height()});
+}
+
+std::vector<SharedPass> shared_choices(const std::vector<std::vector<Choice>>& candidates,
+                                       const Extent& extent, const TileWeights& weights) {
+  const Candidates all = candidates;
+  std::vector<SharedPass> best;
+  double least = never;
   // Bit i: term i + 1 begins a pass of its own.
   for (std::size_t borders = 0; borders < std::size_t{1} << (all.size() - 1); ++borders) {
-    std::vector<Choice> choices;
+    std::vector<SharedPass> passes;
     double cost = 0;
     for (std::size_t first = 0; first < all.size();) {
       std::size_t end = first + 1;
       while (end < all.size() && (borders >> (end - 1) & 1) == 0) ++end;
-      const Shared shared = best_for(all.subspan(first, end - first), extent, weights);
-      cost += shared.cost;
-      if (end < all.size()) cost += per_tiles(weights.per_pass, shared.choice, extent, weights);
-      choices.insert(choices.end(), end - first, shared.choice);
+      SharedPass pass = best_for(all.subspan(first, end - first), extent, weights);
+      cost += pass.cost;
+      if (pass.cost == never) break;
+      if (end < all.size())
+        cost += per_tiles(weights.per_pass, pass.terms.front(), extent, weights);
+      passes.push_back(std::move(pass));
       first = end;
     }
     if (cost < least) {
       least = cost;
-      best = std::move(choices);
+      best = std::move(passes);
     }
   }
   return best;

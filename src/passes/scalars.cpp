@@ -3,9 +3,11 @@
 // In: a graph and the memory of its captures. Out: a graph with fewer captures.
 #include "passes/scalars.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/element.h"
+#include "base/error.h"
 #include "ir/builder.h"
 #include "ir/per_node.h"
 #include "passes/simplify.h"
@@ -64,6 +66,17 @@ std::optional<ir::Graph> with_scalars(const ir::Graph& graph, std::span<const Co
   } catch (const Error&) {  // a divisor may become 0 at any step of simplifying
     return {};
   }
+}
+
+std::vector<ConstView> memory_of(const ir::Graph& graph, std::span<const ir::Slot> slots,
+                                 std::span<const ConstView> memory) {
+  std::vector<ConstView> own;
+  for (const ir::Slot& slot : graph.slots()) {
+    const auto found = std::ranges::find(slots, slot.name, &ir::Slot::name);
+    if (found == slots.end()) base::internal_error("no memory is bound to {}", slot.name);
+    own.push_back(memory[static_cast<std::size_t>(found - slots.begin())]);
+  }
+  return own;
 }
 
 }  // namespace treadle::passes

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "ir/graph.h"
 #include "treadle/view.h"
@@ -21,5 +22,9 @@ enum class Scalars : std::uint8_t {
 // it would divide by the constant 0: whether that is poison is for each pair to say.
 std::optional<ir::Graph> with_scalars(const ir::Graph& graph, std::span<const ConstView> memory,
                                       Scalars which = Scalars::all);
+
+// The memory of a graph's slots, which are some of those that `memory` is bound to.
+std::vector<ConstView> memory_of(const ir::Graph& graph, std::span<const ir::Slot> slots,
+                                 std::span<const ConstView> memory);
 
 }  // namespace treadle::passes

@@ -68,17 +68,6 @@ class Splitter : UnionForm {
   Shape shape_;
 };
 
-// The memory of a graph's slots, which are some of the mask's.
-std::vector<ConstView> memory_of(const ir::Graph& graph, const ir::Graph& mask,
-                                 std::span<const ConstView> memory) {
-  std::vector<ConstView> own;
-  for (const ir::Slot& slot : graph.slots()) {
-    const auto found = std::ranges::find(mask.slots(), slot.name, &ir::Slot::name);
-    own.push_back(memory[static_cast<std::size_t>(found - mask.slots().begin())]);
-  }
-  return own;
-}
-
 bool Splitter::depends(NodeId id) {
   const auto known = depends_.find(id);
   if (known != depends_.end()) return known->second;
@@ -114,7 +103,7 @@ std::set<NodeId> Splitter::regularity(const Conjunction& conjunction) {
 
 ir::Graph Splitter::bound(NodeId id) {
   const ir::Graph own = make_.finish({id});
-  return with_scalars(own, memory_of(own, mask_, memory_)).value_or(own);
+  return with_scalars(own, memory_of(own, mask_.slots(), memory_)).value_or(own);
 }
 
 void Splitter::note_shape(const std::vector<Union>& groups) {
@@ -251,13 +240,13 @@ std::vector<ir::Graph> terms(const ir::Graph& mask, std::span<const ConstView> m
   if (!may_have_terms(mask)) return {mask};
   const std::optional<ir::Graph> known = with_scalars(mask, memory);
   if (!known) return {mask};
-  const std::vector<ConstView> known_memory = memory_of(*known, mask, memory);
+  const std::vector<ConstView> known_memory = memory_of(*known, mask.slots(), memory);
   Splitter of_known(*known, known_memory);
   auto found = of_known.split();
   if (!found) return {mask};
   const std::optional<ir::Graph> divided = with_scalars(mask, memory, Scalars::divisors);
   if (!divided || divided->hash() == known->hash()) return std::move(*found);
-  const std::vector<ConstView> divided_memory = memory_of(*divided, mask, memory);
+  const std::vector<ConstView> divided_memory = memory_of(*divided, mask.slots(), memory);
   Splitter of_divided(*divided, divided_memory);
   auto open = of_divided.split();
   const bool same = open && open->size() == found->size() && of_divided.shape() == of_known.shape();

@@ -3,9 +3,8 @@
 
 namespace treadle::run {
 
-std::vector<std::function<void()>> needed(const BackwardKernels& kernels,
-                                          const layout::Layout& layout) {
-  std::vector<std::function<void()>> missing;
+void needed(const BackwardKernels& kernels, const layout::Layout& layout,
+            std::vector<std::function<void()>>& missing) {
   const auto add = [&](const auto& kernel) {
     if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
   };
@@ -20,7 +19,6 @@ std::vector<std::function<void()>> needed(const BackwardKernels& kernels,
   for (const CopyKernel* copy : {&kernels.load_q, &kernels.load_out, &kernels.store_dq,
                                  &kernels.store_dk, &kernels.store_dv})
     add(*copy);
-  return missing;
 }
 
 }  // namespace treadle::run

@@ -33,9 +33,9 @@ struct BackwardKernels {
   }
 };
 
-// What has to be compiled before a call with this layout runs. The exact ones are compiled when a
-// call meets a NaN.
-std::vector<std::function<void()>> needed(const BackwardKernels& kernels,
-                                          const layout::Layout& layout);
+// Adds what has to be compiled before a call with this layout runs. The exact ones are compiled when
+// a call meets a NaN.
+void needed(const BackwardKernels& kernels, const layout::Layout& layout,
+            std::vector<std::function<void()>>& missing);
 
 }  // namespace treadle::run

@@ -12,11 +12,9 @@ namespace treadle::run {
 namespace {
 
 PassOrder order_of(std::span<const ForwardPass> passes) {
+  if (passes.size() == 1) return {};
   std::vector<std::vector<const layout::Layout*>> layouts;
-  for (const ForwardPass& pass : passes) {
-    auto& terms = layouts.emplace_back();
-    for (const ForwardPass::Term& term : pass.terms) terms.push_back(&term.layout);
-  }
+  for (const ForwardPass& pass : passes) layouts.push_back(pass.layouts());
   return PassOrder(layouts);
 }
 

@@ -41,6 +41,12 @@ struct ForwardPass {
   [[nodiscard]] const layout::Layout& layout() const { return terms.front().layout; }
   [[nodiscard]] const ForwardKernels& kernels() const { return terms.front().kernels; }
   [[nodiscard]] const ForwardKernels::OfTile& widest() const { return kernels().widest(); }
+
+  [[nodiscard]] std::vector<const layout::Layout*> layouts() const {
+    std::vector<const layout::Layout*> all;
+    for (const Term& term : terms) all.push_back(&term.layout);
+    return all;
+  }
 };
 
 // The first poisoned tile, if there is one. What terms show is merged in their order, pass after

@@ -7,9 +7,8 @@
 
 namespace treadle::run {
 
-std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout, bool only) {
-  std::vector<std::function<void()>> missing;
+void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool only,
+            std::vector<std::function<void()>>& missing) {
   const auto add = [&](const auto& kernel) {
     if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
   };
@@ -31,7 +30,6 @@ std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
   if (!only) add(kernels.copy_sums);
   add(kernels.load_q);
   add(kernels.store_out);
-  return missing;
 }
 
 }  // namespace treadle::run

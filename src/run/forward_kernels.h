@@ -46,9 +46,9 @@ struct ForwardKernels {
   [[nodiscard]] const OfTile& widest() const { return tiles.back(); }
 };
 
-// What has to be compiled before a call with this layout runs, for the only term of the mask or for
-// one of several.
-std::vector<std::function<void()>> needed(const ForwardKernels& kernels,
-                                          const layout::Layout& layout, bool only);
+// Adds what has to be compiled before a call with this layout runs, for the only term of the mask or
+// for one of several.
+void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool only,
+            std::vector<std::function<void()>>& missing);
 
 }  // namespace treadle::run

@@ -13,8 +13,7 @@ bool has_keys(const layout::Layout& layout, std::int64_t b, std::int64_t h) {
 }  // namespace
 
 PassOrder::PassOrder(const std::vector<std::vector<const layout::Layout*>>& passes)
-    : single_(passes.size() == 1), count_(passes.size()) {
-  if (single_) return;
+    : single_(false), count_(passes.size()) {
   const layout::Extent& extent = passes.front().front()->extent();
   heads_ = extent.heads;
   lists_ = extent.batch * extent.heads;

@@ -14,7 +14,9 @@ namespace treadle::run {
 
 class PassOrder {
  public:
-  // Of the terms of each pass, in their order; all are of one extent.
+  // Of a single pass.
+  PassOrder() = default;
+  // Of the terms of each of several passes, in their order; all are of one extent.
   explicit PassOrder(const std::vector<std::vector<const layout::Layout*>>& passes);
 
   // Whether the pass has anything to do for the head. If none has keys for it, the last pass has.
@@ -33,8 +35,8 @@ class PassOrder {
     return pass * static_cast<std::size_t>(lists_) + static_cast<std::size_t>(b * heads_ + h);
   }
 
-  bool single_, has_states_ = false;
-  std::size_t count_;
+  bool single_ = true, has_states_ = false;
+  std::size_t count_ = 1;
   std::int64_t heads_ = 0, lists_ = 0;
   std::vector<std::uint8_t> works_;  // [passes][batch][heads]
 };

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "api/kept.h"
+#include "base/kept.h"
 #include "plain_attention.h"
 #include "treadle/treadle.h"
 
@@ -288,7 +288,7 @@ TEST(SparseAttentionShares, BetweenThreads) {
 }
 
 TEST(Kept, TheLatest) {
-  api::Kept<int, int> kept(2);
+  base::Kept<int, int> kept(2);
   int made = 0;
   const auto get = [&](int key) {
     return kept.get(key, [&] {

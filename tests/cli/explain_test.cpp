@@ -89,7 +89,7 @@ TEST(Explain, CapturesMayHaveValues) {
   EXPECT_THAT(explain(text, {"--capture", "size:i64:0"}).out,
               ::testing::Not(HasSubstr("mask, term 2 of 2")));
   EXPECT_THAT(explain("ids[q] == ids[kv]", {"--capture", "ids:i32=0*40,1*24", "--q", "64"}).out,
-              HasSubstr("chosen: "));
+              HasSubstr("taken: "));
   const Ran missing = explain("ids[q] == ids[kv]", {"--capture", "ids:i32:1", "--q", "64"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.err, HasSubstr("what ids holds; give it values"));

@@ -18,6 +18,7 @@
 #include "base/copy.h"
 #include "ir/print.h"
 #include "layout/build.h"
+#include "passes/scalars.h"
 #include "passes/simplify.h"
 #include "plain_attention.h"
 #include "plan/target.h"
@@ -101,17 +102,18 @@ class ForwardRun {
     held->mask = mods_.mask.hash();
     const layout::Tiles tiles(order, extent.queries, height);
     for (const auto& term : backend::terms_of(mods_.mask, memory)) {
-      const layout::Mask mask{term->checked, backend::memory_of(term->checked, mods_.mask, memory)};
-      held->passes.push_back({layout::build(mask, extent, tiles, *serial_executor()), term});
+      const layout::Mask mask{term->checked,
+                              passes::memory_of(term->checked, mods_.mask.slots(), memory)};
+      held->terms.push_back({layout::build(mask, extent, tiles, *serial_executor()), term});
     }
-    if (held->passes.empty()) held->passes.push_back({build(extent, order, height)});
+    if (held->terms.empty()) held->terms.push_back({build(extent, order, height)});
     return Layout(held);
   }
 
   void into(const ForwardViews& results, const Inputs& inputs, double scale,
             const layout::Layout& layout, Executor& executor) const {
     auto held = std::make_shared<Layout::Held>();
-    held->passes.push_back({layout});
+    held->terms.push_back({layout});
     held->mask = mods_.mask.hash();
     compiled(scale).forward_into(results, inputs,
                                  {.executor = borrowed(executor), .layout = Layout(held)});

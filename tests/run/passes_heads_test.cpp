@@ -174,8 +174,8 @@ TEST_P(MixedMasks, SayHowDenseTheyAre) {
   // What is visible at least; at most every pass everything.
   EXPECT_GE(layout.density() * static_cast<double>(pairs.all) + 1e-6,
             static_cast<double>(pairs.visible));
-  EXPECT_LE(layout.density(), static_cast<double>(layout.held()->passes.size()));
-  EXPECT_GT(layout.held()->passes.size(), 1u);
+  EXPECT_LE(layout.density(), static_cast<double>(layout.held()->terms.size()));
+  EXPECT_GT(layout.held()->terms.size(), 1u);
   EXPECT_GT(layout.bytes(), 0);
   const std::string text = layout.describe();
   EXPECT_NE(text.find("tiles"), std::string::npos) << text;

@@ -33,13 +33,13 @@ const ScalarCase scalar_cases[] = {
     {"prefix", "kv < {w} || (q - kv) % {s} == 0 && q - kv < 10 * {w}"},
 };
 
-// Of every pass: kernels depend on it.
+// Of every term: kernels depend on it.
 std::string tiles_of(const Layout& layout) {
   std::string text;
-  for (const Layout::Held::Pass& pass : layout.held()->passes)
-    text += fmt::format("{} {} {} {};", to_text(pass.layout.tiles().order()),
-                        pass.layout.tiles().height(), pass.layout.has_full(),
-                        pass.layout.has_partial());
+  for (const Layout::Held::Term& term : layout.held()->terms)
+    text += fmt::format("{} {} {} {};", to_text(term.layout.tiles().order()),
+                        term.layout.tiles().height(), term.layout.has_full(),
+                        term.layout.has_partial());
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/cpu.h"
 #include "base/parallel.h"
+#include "layout/shared_choices.h"
 #include "run/backward.h"
 #include "run/forward.h"
 
@@ -39,33 +40,31 @@ void Cpu::forward(const ForwardRequest& call) const {
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
   const Layout::Held& held = *layout.held();
+  const bool only = held.terms.size() == 1;
   bool checked = false;
-  std::vector<ForwardKind> kinds;
   std::vector<std::shared_ptr<const run::ForwardKernels>> kernels;
-  for (const Layout::Held::Pass& pass : held.passes) {
-    const CallFacts facts =
-        find_forward_facts(program_, forms_, call.bound, pass.layout, pass.term.get());
-    checked = checked || facts.checked();
-    kinds.push_back(kind_of(call, facts, pass));
-    kernels.push_back(kernels_.forward(kinds.back()));
-    compile(needed(*kernels.back(), pass.layout, held.passes.size() == 1), call.workers);
-  }
-  const ForwardMemory memory(call, forms_, checked);
+  std::vector<std::function<void()>> missing;
   std::vector<run::ForwardPass> passes;
-  for (std::size_t i = 0; i < kernels.size(); ++i) {
-    const layout::Layout& tiles = held.passes[i].layout;
+  for (const Layout::Held::Term& term : held.terms) {
+    const CallFacts facts =
+        find_forward_facts(program_, forms_, call.bound, term.layout, term.mask.get());
+    checked = checked || facts.checked();
+    const ForwardKind kind = kind_of(call, facts, term);
+    kernels.push_back(kernels_.forward(kind));
+    needed(*kernels.back(), term.layout, only, missing);
     // Terms with the same tiles of queries are looked at together.
-    const bool goes_on = i > 0 && passes.back().layout().tiles() == tiles.tiles();
-    if (!goes_on) passes.emplace_back();
-    passes.back().terms.push_back({*kernels[i], tiles, mask_captures(call, kinds[i])});
+    if (passes.empty() ||
+        !layout::share_a_pass(passes.back().layout().tiles(), term.layout.tiles()))
+      passes.emplace_back();
+    passes.back().terms.push_back({*kernels.back(), term.layout, mask_captures(call, kind)});
   }
+  compile(missing, call.workers);
+  const ForwardMemory memory(call, forms_, checked);
   for (run::ForwardPass& pass : passes) {
-    std::vector<const layout::Layout*> layouts;
-    for (const run::ForwardPass::Term& term : pass.terms) layouts.push_back(&term.layout);
     plan::ScheduleOptions options =
         schedule_options(pass.widest().plan, memory.keys(), call.workers);
-    options.may_cut = held.passes.size() == 1;
-    pass.schedule = plan::schedule(layouts, options);
+    options.may_cut = only;
+    pass.schedule = plan::schedule(pass.layouts(), options);
   }
   const auto poisoned = run::forward(passes, memory.problem(call), call.workers, process_.scratch);
   if (poisoned) explain(call, held, *poisoned);
@@ -79,24 +78,26 @@ void Cpu::backward(const BackwardRequest& call) const {
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
   const Layout::Held& held = *layout.held();
-  const bool adds_up = held.passes.size() > 1;
+  const bool adds_up = held.terms.size() > 1;
   bool checked = false;
   std::vector<std::shared_ptr<const run::BackwardKernels>> kernels;
+  std::vector<std::function<void()>> missing;
   std::vector<run::BackwardPass> passes;
-  for (const Layout::Held::Pass& pass : held.passes) {
+  for (const Layout::Held::Term& term : held.terms) {
     const CallFacts facts =
-        find_backward_facts(program_, forms_, call.bound, pass.layout, pass.term.get());
+        find_backward_facts(program_, forms_, call.bound, term.layout, term.mask.get());
     checked = checked || facts.checked();
-    const ForwardKind kind = kind_of(call, facts, pass);
-    const std::int64_t height = pass.layout.tiles().height();
+    const ForwardKind kind = kind_of(call, facts, term);
+    const std::int64_t height = term.layout.tiles().height();
     kernels.push_back(
         kernels_.backward({.forward = kind,
                            .derivative_facts = facts.derivative,
                            .vectors = plan::vectors_for(target_, call.sizes.compute, height),
                            .adds_up = adds_up}));
-    compile(needed(*kernels.back(), pass.layout), call.workers);
-    passes.push_back({*kernels.back(), pass.layout, mask_captures(call, kind), {}});
+    needed(*kernels.back(), term.layout, missing);
+    passes.push_back({*kernels.back(), term.layout, mask_captures(call, kind), {}});
   }
+  compile(missing, call.workers);
   // A NaN may have come from a hidden pair that was multiplied with zero: then once more, exactly.
   for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     const BackwardMemory memory(call, program_, forms_, checked, adds_up);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/scalars.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -42,7 +43,7 @@ LookedAtTerm look_at(const MaskTerm& term, const ir::Graph& mask,
                      const std::vector<ConstView>& memory, const layout::Extent& extent,
                      const layout::Order& order) {
   const auto facts_of = [&](const ir::Graph& graph) {
-    return plan::find_facts(graph, backend::memory_of(graph, mask, memory), extent, order);
+    return plan::find_facts(graph, passes::memory_of(graph, mask.slots(), memory), extent, order);
   };
   const auto is_checked = [](const plan::ModFacts& facts) {
     return facts.reads == plan::Reads::checked;

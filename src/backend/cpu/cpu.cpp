@@ -10,6 +10,7 @@
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
+#include "passes/scalars.h"
 #include "passes/terms.h"
 #include "plan/capture_descriptors.h"
 #include "plan/chunks.h"
@@ -49,7 +50,7 @@ Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Worker
   const auto chosen = choose_passes({program_.mask, bound.mask}, terms_.find(bound.mask), extent,
                                     plan::tile_weights(target_, sizes.compute), choices_, workers);
   auto held = std::make_shared<Layout::Held>();
-  held->passes = build_passes(chosen, extent, workers);
+  held->terms = build_terms(chosen, extent, workers);
   held->mask = program_.mask.hash();
   return Layout(std::move(held));
 }
@@ -58,12 +59,12 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
                           const base::Workers& workers) const {
   const layout::Tiles tiles = layout::tiles_for(listed, plan::tile_weights(target_, sizes.compute));
   auto held = std::make_shared<Layout::Held>();
-  held->passes.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
+  held->terms.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
   if (base::dump_wanted(base::Dump::layout)) {
     base::dump(base::Dump::layout, "listed keys per tile",
-               layout::to_text(held->passes.front().layout));
+               layout::to_text(held->terms.front().layout));
   }
   return Layout(std::move(held));
 }
@@ -112,17 +113,18 @@ void Cpu::explain(const Request& call, const Layout::Held& held, const run::Pois
                .score_memory = call.bound.score_mod,
                .mask = program_.mask,
                .mask_memory = call.bound.mask,
-               .layout = &held.passes[where.term].layout},
+               .layout = &held.terms[where.term].layout},
               where);
 }
 
 std::vector<std::int64_t> Cpu::mask_captures(const Request& call, const ForwardKind& kind) const {
+  if (kind.mask.term == nullptr) return plan::capture_descriptors(call.bound.mask);
   return plan::capture_descriptors(
-      backend::memory_of(kind.mask.graph(program_), program_.mask, call.bound.mask));
+      passes::memory_of(kind.mask.graph(program_), program_.mask.slots(), call.bound.mask));
 }
 
 ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
-                         const Layout::Held::Pass& pass) const {
+                         const Layout::Held::Term& term) const {
   return {.target = target_,
           .q = call.inputs.q.dtype(),
           .k = call.inputs.k.dtype(),
@@ -132,7 +134,7 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
           .value_dim = call.sizes.value_dim,
           .score_facts = facts.score,
           .mask_facts = facts.mask,
-          .mask = {pass.term, facts.checked_term}};
+          .mask = {term.mask, facts.checked_term}};
 }
 
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {

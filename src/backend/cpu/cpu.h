@@ -34,7 +34,7 @@ class Cpu final : public Backend {
 
  private:
   [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,
-                                    const Layout::Held::Pass& pass) const;
+                                    const Layout::Held::Term& term) const;
   [[nodiscard]] std::vector<std::int64_t> mask_captures(const Request& call,
                                                         const ForwardKind& kind) const;
   [[noreturn]] void explain(const Request& call, const Layout::Held& held,

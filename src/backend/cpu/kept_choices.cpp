@@ -28,7 +28,7 @@ layout::Mask with_known_scalars(const layout::Mask& mask) {
   auto graph = passes::with_scalars(mask.graph, mask.memory);
   if (!graph) return mask;
   layout::Mask known{std::move(*graph), {}};
-  known.memory = backend::memory_of(known.graph, mask.graph, mask.memory);
+  known.memory = passes::memory_of(known.graph, mask.graph.slots(), mask.memory);
   return known;
 }
 
@@ -56,33 +56,9 @@ std::shared_ptr<const Chosen> KeptChoices::choose(const layout::Mask& mask,
                                                   const layout::Extent& extent,
                                                   const layout::TileWeights& weights,
                                                   const base::Workers& workers) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++times_chosen_;
-  }
+  ++times_chosen_;
   return std::make_shared<const Chosen>(
       Chosen{extent, layout::costed_candidates(mask, extent, weights, workers)});
-}
-
-std::shared_ptr<const Chosen> KeptChoices::kept(const layout::Mask& mask,
-                                                const layout::Extent& extent,
-                                                const layout::TileWeights& weights,
-                                                const base::Workers& workers) {
-  const base::Hash key = key_of(mask.graph, extent, weights);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::ranges::find(kept_, key, [](const auto& entry) { return entry.first; });
-    if (found != kept_.end()) {
-      kept_.splice(kept_.begin(), kept_, found);
-      return found->second;
-    }
-  }
-  // Not under the lock: another thread may choose the same meanwhile, which is the same choice.
-  std::shared_ptr<const Chosen> chosen = choose(mask, extent, weights, workers);
-  const std::lock_guard lock(mutex_);
-  kept_.emplace_front(key, chosen);
-  if (kept_.size() > most) kept_.pop_back();
-  return chosen;
 }
 
 std::shared_ptr<const Chosen> KeptChoices::find(const layout::Mask& mask,
@@ -94,17 +70,16 @@ std::shared_ptr<const Chosen> KeptChoices::find(const layout::Mask& mask,
   layout::Extent lists = extent;  // those that differ
   if (!known.graph.uses(ir::Input::b)) lists.batch = std::min<std::int64_t>(lists.batch, 1);
   if (!known.graph.uses(ir::Input::h)) lists.heads = std::min<std::int64_t>(lists.heads, 1);
-  auto chosen = kept(known, class_of(lists), weights, workers);
+  const auto kept_for = [&](const layout::Extent& lengths) {
+    return kept_.get(key_of(known.graph, lengths, weights),
+                     [&] { return choose(known, lengths, weights, workers); });
+  };
+  auto chosen = kept_for(class_of(lists));
   // With fewer queries than the order has classes, tiles of one query: nobody would choose that.
   const layout::Order& order = chosen->best().order;
   const bool too_few = order != layout::Order() && order.modulus >= extent.queries.count();
-  if (too_few && class_of(lists) != lists) chosen = kept(known, lists, weights, workers);
+  if (too_few && class_of(lists) != lists) chosen = kept_for(lists);
   return chosen;
-}
-
-std::int64_t KeptChoices::times_chosen() const {
-  const std::lock_guard lock(mutex_);
-  return times_chosen_;
 }
 
 }  // namespace treadle::backend::cpu

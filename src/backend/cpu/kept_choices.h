@@ -10,14 +10,14 @@
 // Shorter lengths, and positions that do not begin at 0, are taken as they are.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
-#include <list>
+#include <cstdint>
 #include <memory>
-#include <mutex>
-#include <utility>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/kept.h"
 #include "layout/choose.h"
 
 namespace treadle::backend::cpu {
@@ -40,19 +40,15 @@ class KeptChoices {
                                      const base::Workers& workers);
 
   // How often candidates were costed.
-  [[nodiscard]] std::int64_t times_chosen() const;
+  [[nodiscard]] std::int64_t times_chosen() const { return times_chosen_; }
 
  private:
   std::shared_ptr<const Chosen> choose(const layout::Mask& mask, const layout::Extent& extent,
                                        const layout::TileWeights& weights,
                                        const base::Workers& workers);
-  std::shared_ptr<const Chosen> kept(const layout::Mask& mask, const layout::Extent& extent,
-                                     const layout::TileWeights& weights,
-                                     const base::Workers& workers);
 
-  mutable std::mutex mutex_;
-  std::list<std::pair<base::Hash, std::shared_ptr<const Chosen>>> kept_;  // asked for last in front
-  std::int64_t times_chosen_ = 0;
+  base::Kept<base::Hash, std::shared_ptr<const Chosen>> kept_{most};
+  std::atomic<std::int64_t> times_chosen_ = 0;
 };
 
 // The lengths that a choice is made for.

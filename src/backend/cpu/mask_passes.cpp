@@ -4,8 +4,9 @@
 #include "backend/cpu/mask_passes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "backend/cpu/call_facts.h"
 #include "base/dump.h"
@@ -13,53 +14,96 @@
 #include "layout/build.h"
 #include "layout/choice_text.h"
 #include "layout/shared_choices.h"
+#include "passes/scalars.h"
 
 namespace treadle::backend::cpu {
 namespace {
 
-void show(const std::vector<ChosenPass>& passes) {
+void show(const ChosenPasses& passes) {
   if (!base::dump_wanted(base::Dump::plan)) return;
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const ChosenPass& pass = passes[i];
-    base::dump(base::Dump::plan, title_of(passes, i),
-               ir::to_text(pass.term ? pass.term->mask : pass.mask.graph) + '\n' +
-                   layout::to_text(pass.chosen->candidates));
+  for (std::size_t i = 0; i < passes.terms.size(); ++i) {
+    const ChosenTerm& term = passes.terms[i];
+    base::dump(
+        base::Dump::plan, title_of(passes, i),
+        ir::to_text(term.term ? term.term->mask : term.mask.graph) + '\n' + text_of(passes, i));
   }
 }
 
-void share_tiles(std::vector<ChosenPass>& passes, const layout::TileWeights& weights) {
+void share_tiles(ChosenPasses& passes, const layout::TileWeights& weights) {
+  const layout::Extent& extent = passes.terms.front().chosen->extent;
   std::vector<std::vector<layout::Choice>> candidates;
-  for (ChosenPass& pass : passes) {
-    pass.choice = pass.chosen->best();
-    candidates.push_back(pass.chosen->candidates);
+  bool comparable = true;
+  for (ChosenTerm& term : passes.terms) {
+    term.choice = term.chosen->best();
+    candidates.push_back(term.chosen->candidates);
+    comparable = comparable && term.chosen->extent == extent;
   }
-  const layout::Extent& extent = passes.front().chosen->extent;
-  // Costs for different lengths cannot be compared.
-  if (std::ranges::any_of(passes, [&](const auto& p) { return p.chosen->extent != extent; }))
-    return;
-  const std::vector<layout::Choice> shared = layout::shared_choices(candidates, extent, weights);
-  for (std::size_t i = 0; i < passes.size(); ++i) passes[i].choice = shared[i];
+  if (comparable) {
+    auto term = passes.terms.begin();
+    for (const layout::SharedPass& pass : layout::shared_choices(candidates, extent, weights)) {
+      for (const layout::Choice& choice : pass.terms) (term++)->choice = choice;
+      passes.costs.push_back({pass.cost, pass.apart});
+    }
+  }
+  for (std::size_t i = 1; i < passes.terms.size(); ++i) {
+    const ChosenTerm& before = passes.terms[i - 1];
+    ChosenTerm& term = passes.terms[i];
+    term.pass = before.pass + (layout::share_a_pass(before.choice, term.choice) ? 0 : 1);
+  }
+}
+
+// "term 1", "terms 1 and 3": those that share a pass with this one.
+std::string neighbours_of(const ChosenPasses& passes, std::size_t term) {
+  std::vector<std::string> numbers;
+  for (std::size_t i = 0; i < passes.terms.size(); ++i) {
+    if (i != term && passes.terms[i].pass == passes.terms[term].pass)
+      numbers.push_back(std::to_string(i + 1));
+  }
+  if (numbers.empty()) return "";
+  const std::string last = numbers.back();
+  numbers.pop_back();
+  return numbers.empty() ? "term " + last
+                         : fmt::format("terms {} and {}", fmt::join(numbers, ", "), last);
+}
+
+// What else there is to say about a term that was taken.
+std::string pass_of(const ChosenPasses& passes, std::size_t term) {
+  if (passes.terms.size() == 1) return "";
+  const std::string neighbours = neighbours_of(passes, term);
+  if (neighbours.empty()) return ", a pass of its own";
+  const std::size_t pass = passes.terms[term].pass;
+  if (passes.costs.empty()) return fmt::format(", one pass with {}", neighbours);
+  bool estimated = false;
+  for (const ChosenTerm& each : passes.terms)
+    estimated = estimated || (each.pass == pass && each.choice.estimated);
+  return fmt::format(", one pass with {0}: cost {1}{2:.0f}, apart {1}{3:.0f}", neighbours,
+                     estimated ? "~" : "", passes.costs[pass].cost, passes.costs[pass].apart);
 }
 
 }  // namespace
 
-std::string title_of(const std::vector<ChosenPass>& passes, std::size_t pass) {
-  const layout::Extent& extent = passes[pass].chosen->extent;
-  const std::string term =
-      passes.size() == 1 ? "" : fmt::format(", term {} of {}", pass + 1, passes.size());
-  return fmt::format("mask{}, costed for {} queries x {} keys", term, extent.queries.count(),
-                     extent.keys.count());
+std::string title_of(const ChosenPasses& passes, std::size_t term) {
+  const layout::Extent& extent = passes.terms[term].chosen->extent;
+  const std::size_t count = passes.terms.size();
+  return fmt::format("mask{}, costed for {} queries x {} keys",
+                     count == 1 ? "" : fmt::format(", term {} of {}", term + 1, count),
+                     extent.queries.count(), extent.keys.count());
 }
 
-std::vector<ChosenPass> choose_passes(const layout::Mask& mask, const MaskTerms& terms,
-                                      const layout::Extent& extent,
-                                      const layout::TileWeights& weights, KeptChoices& kept,
-                                      const base::Workers& workers) {
-  std::vector<ChosenPass> passes;
+std::string text_of(const ChosenPasses& passes, std::size_t term) {
+  const ChosenTerm& chosen = passes.terms[term];
+  return fmt::format("{}taken: {}{}\n", layout::to_text(chosen.chosen->candidates),
+                     layout::name_of(chosen.choice), pass_of(passes, term));
+}
+
+ChosenPasses choose_passes(const layout::Mask& mask, const MaskTerms& terms,
+                           const layout::Extent& extent, const layout::TileWeights& weights,
+                           KeptChoices& kept, const base::Workers& workers) {
+  ChosenPasses passes;
   const auto add = [&](const ir::Graph& graph, std::shared_ptr<const MaskTerm> term) {
-    layout::Mask own{graph, backend::memory_of(graph, mask.graph, mask.memory)};
+    layout::Mask own{graph, passes::memory_of(graph, mask.graph.slots(), mask.memory)};
     auto chosen = kept.find(own, extent, weights, workers);
-    passes.push_back({std::move(own), std::move(term), std::move(chosen)});
+    passes.terms.push_back({std::move(own), std::move(term), std::move(chosen)});
   };
   for (const std::shared_ptr<const MaskTerm>& term : terms)
     add(term->graph(look_at(*term, mask.graph, mask.memory, extent, {}).checked), term);
@@ -69,17 +113,17 @@ std::vector<ChosenPass> choose_passes(const layout::Mask& mask, const MaskTerms&
   return passes;
 }
 
-std::vector<Layout::Held::Pass> build_passes(const std::vector<ChosenPass>& chosen,
-                                             const layout::Extent& extent,
-                                             const base::Workers& workers) {
-  std::vector<Layout::Held::Pass> passes;
-  for (const ChosenPass& pass : chosen) {
-    const layout::Tiles tiles(pass.choice.order, extent.queries, pass.choice.height);
-    passes.push_back({layout::build(pass.mask, extent, tiles, workers), pass.term});
+std::vector<Layout::Held::Term> build_terms(const ChosenPasses& chosen,
+                                            const layout::Extent& extent,
+                                            const base::Workers& workers) {
+  std::vector<Layout::Held::Term> terms;
+  for (const ChosenTerm& term : chosen.terms) {
+    const layout::Tiles tiles(term.choice.order, extent.queries, term.choice.height);
+    terms.push_back({layout::build(term.mask, extent, tiles, workers), term.term});
     if (base::dump_wanted(base::Dump::layout))
-      base::dump(base::Dump::layout, "runs per tile", to_text(passes.back().layout));
+      base::dump(base::Dump::layout, "runs per tile", to_text(terms.back().layout));
   }
-  return passes;
+  return terms;
 }
 
 }  // namespace treadle::backend::cpu

@@ -1,7 +1,8 @@
-// Remembers the terms that were asked for last: calls of one kind have the same.
+// Scalars as numbers, and the terms of the mask that this is then.
 #include "backend/cpu/term_finder.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "passes/scalars.h"
 #include "passes/terms.h"
@@ -22,14 +23,7 @@ MaskTerms TermFinder::find(std::span<const ConstView> memory) {
     if (!known) return {};
     now = known->hash();
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (last_ && last_->first == now) return last_->second;
-  }
-  MaskTerms found = terms_of(mask_, memory);
-  const std::lock_guard lock(mutex_);
-  last_ = {now, found};
-  return found;
+  return kept_.get(now, [&] { return terms_of(mask_, memory); });
 }
 
 }  // namespace treadle::backend::cpu

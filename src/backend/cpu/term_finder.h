@@ -1,12 +1,10 @@
 // TermFinder: the terms of a mask, found once for each set of values that its scalars have.
 #pragma once
 
-#include <mutex>
-#include <optional>
 #include <span>
-#include <utility>
 
 #include "backend/mask_term.h"
+#include "base/kept.h"
 
 namespace treadle::backend::cpu {
 
@@ -20,8 +18,7 @@ class TermFinder {
  private:
   const ir::Graph& mask_;
   bool may_have_terms_, has_scalars_;
-  std::mutex mutex_;
-  std::optional<std::pair<base::Hash, MaskTerms>> last_;  // by the mask with its scalars' values
+  base::Kept<base::Hash, MaskTerms> kept_{16};  // by the mask with its scalars' values
 };
 
 }  // namespace treadle::backend::cpu

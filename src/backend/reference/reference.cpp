@@ -50,7 +50,7 @@ Layout Reference::listed_layout(layout::Selection listed, const Sizes&, const Bi
   const layout::Tiles tiles({.kind = layout::Order::Kind::blocks, .modulus = block},
                             listed.extent().queries, block);
   auto held = std::make_shared<Layout::Held>();
-  held->passes.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
+  held->terms.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
   held->mask = program_.mask.hash();
   held->listed = std::move(listed);
   return Layout(std::move(held));
@@ -67,7 +67,8 @@ Reference::Posed Reference::pose(const Request& request) const {
   if (request.layout.empty()) return posed;
   if (!request.layout.held()->listed)
     base::fail("{}: a layout is given, which the reference has no use for", request.name);
-  VisibleMask visible = visible_mask(request.layout.held()->passes.front().layout, posed.problem.mask);
+  VisibleMask visible =
+      visible_mask(request.layout.held()->terms.front().layout, posed.problem.mask);
   posed.problem.mask = std::move(visible.bound);
   posed.kinds = std::move(visible.kinds);
   return posed;

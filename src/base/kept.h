@@ -14,7 +14,7 @@
 
 #include "base/no_fork.h"
 
-namespace treadle::api {
+namespace treadle::base {
 
 template <class Key, class T>
 class Kept {
@@ -24,12 +24,12 @@ class Kept {
   template <class Make>
   T get(const Key& key, const Make& make) {
     {
-      const base::NoFork whole;
+      const NoFork whole;
       const std::lock_guard lock(mutex_);
       if (const T* known = find(key)) return *known;
     }
     T made = make();  // may take long, and may throw
-    const base::NoFork whole;
+    const NoFork whole;
     const std::lock_guard lock(mutex_);
     if (const T* known = find(key)) return *known;
     all_.emplace_front(key, std::move(made));
@@ -53,4 +53,4 @@ class Kept {
   std::list<std::pair<Key, T>> all_;
 };
 
-}  // namespace treadle::api
+}  // namespace treadle::base
