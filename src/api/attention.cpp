@@ -24,7 +24,7 @@ Shape3 row_shape(const Sizes& s) { return {s.batch, s.heads, s.queries.count()};
 Sizes check_common(std::string_view name, const Attention::Compiled& compiled, const Inputs& inputs,
                    const Call& call) {
   const Sizes sizes = api::check_inputs(name, inputs.q, inputs.k, inputs.v);
-  api::check_layout(name, compiled.program.mask, sizes, call.layout);
+  api::check_layout(name, compiled.mask, sizes, call.layout);
   return sizes;
 }
 

@@ -26,7 +26,7 @@ struct Looked {
 Looked look(std::string_view name, const Attention::Compiled& compiled, const api::TensorShape& q,
             const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
   const backend::Sizes sizes = api::check_inputs(name, q, k, v);
-  api::check_layout(name, compiled.program.mask, sizes, call.layout);
+  api::check_layout(name, compiled.mask, sizes, call.layout);
   const std::vector<const Capture*> bound = api::bind(name, compiled.captures, call.captures);
   return {{compiled.program.mask, api::bindings_of(compiled.program, bound).mask},
           {sizes.batch, sizes.heads, sizes.queries, sizes.keys}};

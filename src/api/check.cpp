@@ -113,7 +113,7 @@ void check_result(std::string_view call, std::string_view name, const View& view
   }
 }
 
-void check_layout(std::string_view call, const ir::Graph& mask, const backend::Sizes& sizes,
+void check_layout(std::string_view call, const base::Hash& mask, const backend::Sizes& sizes,
                   const Layout& layout) {
   if (layout.empty()) return;
   const layout::Extent& made = layout.held()->extent();
@@ -125,7 +125,7 @@ void check_layout(std::string_view call, const ir::Graph& mask, const backend::S
         call, made.batch, made.heads, made.queries.count(), made.keys.count(), wanted.batch,
         wanted.heads, wanted.queries.count(), wanted.keys.count());
   }
-  if (layout.held()->mask != mask.hash())
+  if (layout.held()->mask != mask)
     fail("{}: the layout was made for another mask; Attention::layout makes the one it needs",
          call);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/hash.h"
 #include "treadle/attention.h"
 
 namespace treadle::api {
@@ -34,7 +35,7 @@ void check_result(std::string_view call, std::string_view name, const View& view
                   const TensorShape& wanted);
 
 // Throws if the layout is not one for such inputs and this mask.
-void check_layout(std::string_view call, const ir::Graph& mask, const backend::Sizes& sizes,
+void check_layout(std::string_view call, const base::Hash& mask, const backend::Sizes& sizes,
                   const Layout& layout);
 
 // The captures of a call, in the order of `compiled`: those given when compiled, replaced by name

@@ -106,6 +106,7 @@ Attention compile(const Options& options) {
   auto compiled = std::make_shared<Attention::Compiled>();
   compiled->backend = api::make_backend(made.program, options);
   compiled->program = std::move(made.program);
+  compiled->mask = compiled->program.mask.hash();
   compiled->captures = std::move(made.captures);
   compiled->gradients = options.gradients;
   compiled->scale = options.scale;

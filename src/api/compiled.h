@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/hash.h"
 #include "treadle/attention.h"
 
 namespace treadle {
 
 struct Attention::Compiled {
   backend::Program program;
+  base::Hash mask;                // of the program's, by which layouts are known
   std::vector<Capture> captures;  // as given when compiled, each with its name
   std::vector<std::string> gradients;
   std::optional<double> scale;
