@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -26,18 +27,27 @@ inline ir::NodeId import(ir::Builder& make, const ir::Graph& graph) {
   return make.copy(graph)[graph.output()];
 }
 
-// Whether a sine, cosine or tangent is taken of something that may be huge: tan(5 ** 23) has another
-// value with every rounding of the power, so there is nothing to compare.
+// Whether there is nothing to compare, because the value is up to rounding: a sine, cosine or tangent
+// of something that may be huge, as tan(5 ** 23), or an arcsine or the like of something that comes
+// as close to one as rounding allows, where it is steep: asin(sin(score)).
 inline bool rounds_to_anything(const ir::Graph& graph) {
   using ir::Op;
-  ir::PerNode<bool> grows(graph.size());
+  const auto is_one_of = [](Op op, std::initializer_list<Op> ops) {
+    return std::ranges::find(ops, op) != ops.end();
+  };
+  ir::PerNode<bool> grows(graph.size()), nears_one(graph.size());
   for (ir::NodeId id = 0; id < graph.size(); ++id) {
     const ir::Node& node = graph[id];
-    const bool of_one =
-        std::ranges::any_of(node.operands, [&](ir::NodeId operand) { return grows[operand]; });
-    if (of_one && (node.op == Op::sin || node.op == Op::cos || node.op == Op::tan)) return true;
-    grows[id] = of_one || node.op == Op::pow || node.op == Op::exp || node.op == Op::exp2 ||
-                node.op == Op::expm1 || node.op == Op::sinh || node.op == Op::cosh;
+    const auto of_one = [&](const ir::PerNode<bool>& known) {
+      return std::ranges::any_of(node.operands, [&](ir::NodeId operand) { return known[operand]; });
+    };
+    if (of_one(grows) && is_one_of(node.op, {Op::sin, Op::cos, Op::tan})) return true;
+    if (of_one(nears_one) && is_one_of(node.op, {Op::asin, Op::acos})) return true;
+    grows[id] = of_one(grows) ||
+                is_one_of(node.op, {Op::pow, Op::exp, Op::exp2, Op::expm1, Op::sinh, Op::cosh});
+    nears_one[id] =
+        of_one(nears_one) || is_one_of(node.op, {Op::sin, Op::cos, Op::tanh, Op::erf, Op::cosh,
+                                                 Op::exp, Op::exp2, Op::pow, Op::sigmoid});
   }
   return false;
 }
