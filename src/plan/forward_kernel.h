@@ -24,12 +24,10 @@ struct ForwardKernelArgs {
   void* maximum = nullptr;  // [width]: m, in powers of two; -inf at first
   void* weight = nullptr;   // [width]: l; 0 at first
   // Where chunks end, in places of the block, if the block's keys are all that the tile sees of
-  // these chunks: then each is summed on its own, in `sums`, which is zero before and after, and
-  // added to m, l and `totals`, which are those of the chunks before. None: the keys go on with m, l
-  // and O, which are those of their chunk alone.
+  // these chunks: then each is summed on its own and added to m, l and O, which are those of the
+  // chunks before. None: the keys go on with m, l and O, which are those of their chunk alone.
   const std::int32_t* chunk_ends = nullptr;
   std::int64_t chunks = 0;
-  void* totals = nullptr;  // [value_dim][width]: O, if there are chunks
 };
 
 struct ForwardKernelSpec {

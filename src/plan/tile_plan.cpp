@@ -35,6 +35,14 @@ TilePlan plan_tile(const Target& target, DType compute, std::int64_t dim, std::i
   return plan;
 }
 
+int most_in_few(const TilePlan& plan) {
+  // Multiply-adds take four cycles or five; one starts each cycle, or two, so that sums that are
+  // fewer than this wait for themselves.
+  const int sums = plan.target.half_wide ? 4 : 8;
+  const int slower = std::max(1, sums / (few_keys * plan.vectors));
+  return few_keys * ((plan.rows - 1) / (few_keys * slower));
+}
+
 int tiles_per_group(const TilePlan& plan, bool copies_keys) {
   const auto bytes = static_cast<std::int64_t>(size_of(plan.compute));
   // Queries, the sums of a chunk and those of all chunks.

@@ -51,6 +51,12 @@ struct TilePlan {
 TilePlan plan_tile(const Target& target, DType compute, std::int64_t dim, std::int64_t value_dim,
                    int vectors);
 
+// A few keys, which is what a sparse tile has of a chunk, and those that groups of `rows` leave over,
+// multiply in groups of so many.
+inline constexpr int few_keys = 4;
+// The most that may be left over for that to be faster than another group of `rows`.
+int most_in_few(const TilePlan& plan);
+
 // Vectors of the tiles that queries in groups of `height` make, the last of which may be cut.
 int vectors_for(const Target& target, DType compute, std::int64_t height);
 
@@ -69,6 +75,8 @@ inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_backward_
 // Tiles share blocks of keys as long as at most this many times the keys pass that each of them
 // has to look at.
 inline constexpr double most_shared = 1.25;
+// The same where keys have to be copied, which is then done once for all of them.
+inline constexpr double most_shared_copies = 2.5;
 
 // Chunks whose keys a tile that shares none with others looks at in one go.
 inline constexpr std::int64_t chunks_at_once = 16;

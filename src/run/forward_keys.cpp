@@ -8,26 +8,32 @@
 namespace treadle::run {
 namespace {
 
-std::int64_t count_full(std::span<const BlockRun> runs, std::int64_t begin, std::int64_t end) {
-  std::int64_t full = 0;
-  for (const BlockRun& run : runs)
-    if (run.full && run.begin < end && run.end > begin)
-      full += std::min(run.end, end) - std::max(run.begin, begin);
-  return full;
+// What a tile sees of some places of a block.
+struct Seen {
+  std::int64_t begin = 0, end = 0;  // from the first to the last of them
+  std::int64_t full = 0, partial = 0;
+
+  // One kernel call does it: in full runs the mask is not asked, which for listed keys might say no.
+  [[nodiscard]] bool is_even() const {
+    return (full == 0 || partial == 0) && full + partial == end - begin;
+  }
+  [[nodiscard]] bool is_empty() const { return full + partial == 0; }
+};
+
+Seen seen_of(std::span<const BlockRun> runs, layout::Range places) {
+  Seen seen;
+  for (const BlockRun& run : runs) {
+    const std::int64_t begin = std::max(run.begin, places.begin);
+    const std::int64_t end = std::min(run.end, places.end);
+    if (begin >= end) continue;
+    if (seen.is_empty()) seen.begin = begin;
+    seen.end = end;
+    (run.full ? seen.full : seen.partial) += end - begin;
+  }
+  return seen;
 }
 
 }  // namespace
-
-template <class F>
-struct ForwardKeys<F>::OpenChunk {
-  std::int64_t chunk = -1;
-  bool begun = false;    // tile.part has sums of it
-  std::int64_t end = 0;  // of its keys
-
-  OpenChunk() = default;
-  OpenChunk(std::int64_t number, bool has_sums)
-      : chunk(number), begun(has_sums), end(plan::keys_of_chunk(number).end) {}
-};
 
 template <class F>
 ForwardKeys<F>::ForwardKeys(ForwardShared& shared, const plan::Task& task, BlockLists& lists)
@@ -82,93 +88,78 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
                                                  .frame = room_.frame,
                                                  .poisoned = &poisoned_},
                                         .scores = room_.scores,
-                                        .sums = tile.part.sums,
+                                        .sums = state.sums,
                                         .maximum = state.maximum,
                                         .weight = state.weight,
                                         .chunk_ends = room_.chunk_ends,
-                                        .chunks = chunks,
-                                        .totals = tile.total.sums});
+                                        .chunks = chunks});
   shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile, term_number_});
 }
 
-// Whether the task's tiles look at different keys.
+// Whether tiles share blocks of keys, which are then those of blocks_.
 template <class F>
-bool ForwardKeys<F>::are_apart(layout::Range keys) {
-  if (tiles_.size() == 1) return true;
-  // Different residue classes; looking at their keys would take longer than this.
-  const layout::Order& order = term_->layout.tiles().order();
-  const auto residue = [&](const ForwardTile<F>& tile) {
-    return term_->layout.tiles().axis(tile.entry.tile).low % order.modulus;
-  };
-  if (order.kind == layout::Order::Kind::residue &&
-      residue(tiles_.front()) != residue(tiles_.back()))
-    return true;
+bool ForwardKeys<F>::share(std::span<ForwardTile<F>> tiles, layout::Range keys) {
   blocks_.clear();
-  for (const ForwardTile<F>& tile : tiles_) blocks_.want(tile.runs, keys);
+  for (const ForwardTile<F>& tile : tiles) blocks_.want(tile.runs, keys);
   const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
-  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles_.size());
-  return static_cast<double>(wanted.keys) > plan::most_shared * each;
+  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles.size());
+  const double most = wanted.are_copied ? plan::most_shared_copies : plan::most_shared;
+  return static_cast<double>(wanted.keys) <= most * each;
 }
 
-// All tiles, chunk by chunk and block by block.
+// Tiles against the keys of blocks_.
 template <class F>
-void ForwardKeys<F>::run_together(layout::Range chunks) {
-  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+void ForwardKeys<F>::run_blocks(std::span<ForwardTile<F>> tiles, bool exact) {
+  for (ForwardTile<F>& tile : tiles) tile.chunk_begun = false;
+  while (blocks_.next()) {
     shared_.workers.check();
-    blocks_.clear();
-    for (ForwardTile<F>& tile : tiles_) {
-      tile.part.clear(tile.width(), value_dim_);
-      tile.part_is_zero = false;
-      blocks_.want(tile.runs, plan::keys_of_chunk(chunk));
-    }
-    blocks_.start();
-    while (blocks_.next()) {
-      for (ForwardTile<F>& tile : tiles_)
-        for (const BlockRun& run : blocks_.runs_of(tile.runs, tile.next_run))
-          run_places(tile, run, false);
-    }
-    for (ForwardTile<F>& tile : tiles_) end_chunk(tile, chunk);
+    const std::span<const ChunkPlaces> parts = find_chunks();
+    for (ForwardTile<F>& tile : tiles) run_block(tile, parts, exact);
   }
 }
 
-// One tile. Its blocks may hold keys of several chunks: a sparse one has few keys of each.
+// The chunks that the keys of the current block are of.
 template <class F>
-void ForwardKeys<F>::run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact) {
-  shared_.workers.check();
-  blocks_.clear();
-  blocks_.want(tile.runs, plan::keys_of_chunks(chunks));
-  blocks_.start();
-  OpenChunk open;
-  while (blocks_.next()) {
-    const auto runs = blocks_.runs_of(tile.runs, tile.next_run);
-    const std::int32_t* positions = blocks_.now().positions;
-    WholeChunks whole;
-    for (std::int64_t place = 0; place < blocks_.now().count;) {
-      if (positions[place] >= open.end) open = {plan::chunk_of(positions[place]), false};
-      const std::int64_t last = blocks_.now().count;
-      const std::int64_t end =
-          positions[last - 1] < open.end
-              ? last
-              : std::lower_bound(positions + place, positions + last, open.end) - positions;
-      const bool ends = end < last || !blocks_.more_before(open.end);
-      const std::int64_t full = count_full(runs, place, end);
-      const bool is_full = full == end - place;
-      // A call for the whole chunk, if one kernel does it: in full runs the mask is not asked, which
-      // for listed keys might say no.
-      if (ends && !open.begun && !exact && !cuts_.are_kept() && (is_full || full == 0)) {
-        if (whole.chunks > 0 && whole.places.full != is_full) run_whole(tile, whole);
-        if (whole.chunks == 0) whole.places = {place, end, is_full};
-        whole.places.end = end;
-        room_.chunk_ends[whole.chunks++] = static_cast<std::int32_t>(end - whole.places.begin);
-      } else {
-        run_whole(tile, whole);
-        run_part(tile, {place, end}, runs, open, exact);
-        if (ends) end_chunk(tile, open.chunk);
-      }
-      place = end;
+std::span<const typename ForwardKeys<F>::ChunkPlaces> ForwardKeys<F>::find_chunks() {
+  const std::int32_t* positions = blocks_.now().positions;
+  const std::int64_t count = blocks_.now().count;
+  std::size_t found = 0;
+  for (std::int64_t place = 0; place < count;) {
+    const std::int64_t chunk = plan::chunk_of(positions[place]);
+    const std::int64_t keys_end = plan::keys_of_chunk(chunk).end;
+    const std::int64_t end =
+        positions[count - 1] < keys_end
+            ? count
+            : std::lower_bound(positions + place, positions + count, keys_end) - positions;
+    chunks_[found++] = {chunk, {place, end}, end < count || !blocks_.more_before(keys_end)};
+    place = end;
+  }
+  return std::span(chunks_).first(found);
+}
+
+// A tile against the current block, chunk by chunk. A sparse tile sees few keys of each: those that
+// are all in the block, and all full or all partial, are one call for as many chunks as there are.
+template <class F>
+void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts,
+                               bool exact) {
+  const auto runs = blocks_.runs_of(tile.runs, tile.next_run);
+  WholeChunks whole;
+  for (const ChunkPlaces& part : parts) {
+    const Seen seen = seen_of(runs, part.places);
+    if (seen.is_empty() && !tile.chunk_begun) continue;
+    if (part.ends && !tile.chunk_begun && !exact && !cuts_.are_kept() && seen.is_even()) {
+      const bool full = seen.partial == 0;
+      if (whole.places.full != full || whole.places.end != seen.begin) run_whole(tile, whole);
+      if (whole.chunks == 0) whole.places = {seen.begin, seen.end, full};
+      whole.places.end = seen.end;
+      room_.chunk_ends[whole.chunks++] = static_cast<std::int32_t>(seen.end - whole.places.begin);
+      continue;
     }
     run_whole(tile, whole);
+    run_part(tile, part.places, runs, exact);
+    if (part.ends) end_chunk(tile, part.chunk);
   }
+  run_whole(tile, whole);
 }
 
 // Chunks whose keys are all in the block, added to those before.
@@ -177,8 +168,6 @@ void ForwardKeys<F>::run_whole(ForwardTile<F>& tile, WholeChunks& whole) {
   if (whole.chunks == 0) return;
   if (!tile.started) tile.total.clear(tile.width(), value_dim_);
   tile.started = true;
-  if (!tile.part_is_zero) tile.part.clear(tile.width(), value_dim_);
-  tile.part_is_zero = true;
   run_places(tile, whole.places, false, whole.chunks);
   whole.chunks = 0;
 }
@@ -186,14 +175,27 @@ void ForwardKeys<F>::run_whole(ForwardTile<F>& tile, WholeChunks& whole) {
 // Places of one chunk, which go on with its sums.
 template <class F>
 void ForwardKeys<F>::run_part(ForwardTile<F>& tile, layout::Range places,
-                              std::span<const BlockRun> runs, OpenChunk& open, bool exact) {
-  if (!open.begun) tile.part.clear(tile.width(), value_dim_);
-  open.begun = true;
-  tile.part_is_zero = false;
+                              std::span<const BlockRun> runs, bool exact) {
+  if (!tile.chunk_begun) tile.part.clear(tile.width(), value_dim_);
+  tile.chunk_begun = true;
   for (const BlockRun& run : runs) {
     const BlockRun some{std::max(run.begin, places.begin), std::min(run.end, places.end), run.full};
     if (some.begin < some.end) run_places(tile, some, exact);
   }
+}
+
+// Of the tiles from `first` on, those that may look at the same keys.
+template <class F>
+std::size_t ForwardKeys<F>::count_alike(std::size_t first) const {
+  const layout::Tiles& tiles = term_->layout.tiles();
+  if (tiles.order().kind != layout::Order::Kind::residue) return tiles_.size() - first;
+  // Tiles of other residue classes do not.
+  const auto residue = [&](const ForwardTile<F>& tile) {
+    return tiles.axis(tile.entry.tile).low % tiles.order().modulus;
+  };
+  std::size_t end = first + 1;
+  while (end < tiles_.size() && residue(tiles_[end]) == residue(tiles_[first])) ++end;
+  return end - first;
 }
 
 // All of the task's chunks, some at a time, so that lists of keys stay short.
@@ -201,23 +203,36 @@ template <class F>
 void ForwardKeys<F>::run() {
   for (layout::Range some = task_.chunks; some.begin < task_.chunks.end; some.begin = some.end) {
     some.end = std::min(some.begin + plan::chunks_at_once, task_.chunks.end);
-    if (!are_apart(plan::keys_of_chunks(some))) {
-      run_together(some);
-      continue;
-    }
-    for (ForwardTile<F>& tile : tiles_) {
-      if (cuts_.are_kept()) {  // also those chunks that it has no keys of
-        tile.part.clear(tile.width(), value_dim_);
-        for (std::int64_t chunk = some.begin; chunk < some.end; ++chunk) end_chunk(tile, chunk);
+    if (cuts_.are_kept()) save_nothing(some);
+    const layout::Range keys = plan::keys_of_chunks(some);
+    for (std::size_t first = 0; first < tiles_.size();) {
+      const std::span<ForwardTile<F>> tiles = tiles_.subspan(first, count_alike(first));
+      first += tiles.size();
+      if (share(tiles, keys)) {
+        run_blocks(tiles, false);
+        continue;
       }
-      run_alone(tile, some, false);
+      for (ForwardTile<F>& tile : tiles) {
+        share({&tile, 1}, keys);
+        run_blocks({&tile, 1}, false);
+      }
     }
+  }
+}
+
+// For the chunks of a cut task that a tile has no keys of.
+template <class F>
+void ForwardKeys<F>::save_nothing(layout::Range chunks) {
+  for (ForwardTile<F>& tile : tiles_) {
+    tile.part.clear(tile.width(), value_dim_);
+    for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) end_chunk(tile, chunk);
   }
 }
 
 // What a cut task has of the chunk is saved, what others have joins the chunks before.
 template <class F>
 void ForwardKeys<F>::end_chunk(ForwardTile<F>& tile, std::int64_t chunk) {
+  tile.chunk_begun = false;
   if (cuts_.are_kept() && !exactly_) {
     cuts_.save(tile, static_cast<std::size_t>(&tile - tiles_.data()), chunk);
   } else {
@@ -245,8 +260,10 @@ void ForwardKeys<F>::run_exactly(ForwardTile<F>& tile) {
   layout::Range chunks;
   if (!tile.runs.empty())
     chunks = plan::chunks_of({tile.runs.front().begin(), tile.runs.back().end()});
-  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk)
-    run_alone(tile, {chunk, chunk + 1}, true);
+  for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
+    share({&tile, 1}, plan::keys_of_chunk(chunk));
+    run_blocks({&tile, 1}, true);
+  }
   if (!tile.started) tile.total.clear(tile.width(), value_dim_);
 }
 

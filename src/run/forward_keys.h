@@ -6,6 +6,7 @@
 //   keys.run();                  // m, l and O of each tile's keys
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -33,20 +34,27 @@ class ForwardKeys {
   void run_exactly(ForwardTile<F>& tile);
 
  private:
-  // The chunk that a tile is at.
-  struct OpenChunk;
+  // Places of the current block that hold keys of one chunk.
+  struct ChunkPlaces {
+    std::int64_t chunk = 0;
+    layout::Range places;
+    bool ends = false;  // no later block has keys of it
+  };
   // Chunks whose keys are all in the current block, one after the other.
   struct WholeChunks {
     BlockRun places;
     std::int64_t chunks = 0;
   };
 
-  bool are_apart(layout::Range keys);
-  void run_together(layout::Range chunks);
-  void run_alone(ForwardTile<F>& tile, layout::Range chunks, bool exact);
+  [[nodiscard]] std::size_t count_alike(std::size_t first) const;
+  bool share(std::span<ForwardTile<F>> tiles, layout::Range keys);
+  void save_nothing(layout::Range chunks);
+  void run_blocks(std::span<ForwardTile<F>> tiles, bool exact);
+  std::span<const ChunkPlaces> find_chunks();
+  void run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts, bool exact);
   void run_whole(ForwardTile<F>& tile, WholeChunks& whole);
   void run_part(ForwardTile<F>& tile, layout::Range places, std::span<const BlockRun> runs,
-                OpenChunk& open, bool exact);
+                bool exact);
   void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact, std::int64_t chunks = 0);
   void end_chunk(ForwardTile<F>& tile, std::int64_t chunk);
   void merge_chunk(ForwardTile<F>& tile);
@@ -59,6 +67,7 @@ class ForwardKeys {
   std::int64_t dim_, value_dim_;
   ForwardRoom<F> room_;
   std::span<ForwardTile<F>> tiles_;
+  std::array<ChunkPlaces, plan::chunks_at_once> chunks_;  // of the current block
   const ForwardPass::Term* term_ = nullptr;
   std::size_t term_number_ = 0;
   std::int64_t poisoned_ = 0;

@@ -25,7 +25,7 @@ struct ForwardTile {
   F* lanes = nullptr;         // [dim][width]: Q^T, scaled
   TileState<F> part, total;   // of this chunk; of all chunks before
   bool started = false;       // total holds something
-  bool part_is_zero = false;  // its O, that is
+  bool chunk_begun = false;   // part holds something
   TileState<F> joined;        // of passes and terms before, if there are several
   bool has_joined = false;
   std::span<const layout::Run> runs;

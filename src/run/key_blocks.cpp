@@ -30,6 +30,11 @@ typename KeyBlocks<F>::Wanted KeyBlocks<F>::start() {
   Wanted wanted;
   for (const Segment& segment : lists_.wanted) wanted.sum += segment.keys.length();
   wanted.keys = join(lists_.wanted);
+  std::int64_t in_place = 0;
+  for (const Segment& segment : lists_.wanted)
+    if (!copies_ && segment.keys.width() >= plan::shortest_in_place)
+      in_place += segment.keys.length();
+  wanted.are_copied = in_place * 2 < wanted.keys;
   segment_ = 0;
   piece_ = 0;
   if (!lists_.wanted.empty()) at_ = lists_.wanted.front().keys.begin();
@@ -83,7 +88,7 @@ void KeyBlocks<F>::take(std::int64_t most) {
         std::min(most / wanted.width(), wanted.pieces_before(rows_end) - piece_);
     if (pieces > 0) return take(wanted.pieces(piece_, pieces));
   }
-  take(layout::Run(at_, std::min({piece_end(), at_ + most, rows_end}), false));
+  take(layout::Run(at_, std::min({piece_end(), at_ + most, rows_end, chunk_end()}), false));
 }
 
 // Keys at places place .. place + count of the block, all of the current piece of rows.
@@ -120,7 +125,8 @@ bool KeyBlocks<F>::next() {
     const KeyRows& rows = rows_at(at_);
     now_.keys = reinterpret_cast<const F*>(rows.key(at_));
     now_.values = reinterpret_cast<const F*>(rows.value(at_));
-    take(layout::Run(at_, at_ + std::min({ahead, plan_.key_block, rows.end - at_}), false));
+    take(layout::Run(at_, std::min({at_ + ahead, at_ + plan_.key_block, rows.end, chunk_end()}),
+                     false));
     now_.segments = lists_.block;
     return true;
   }
@@ -128,6 +134,9 @@ bool KeyBlocks<F>::next() {
   while (segment_ < wanted.size() && now_.count < plan_.key_block) {
     const std::int64_t length = piece_end() - at_;
     if (!copies_ && now_.count > 0 && length >= plan_.key_block) break;  // better read in place
+    // So that no tile needs a call for the rest of a chunk and one for the beginning of the next.
+    if (now_.count * 2 >= plan_.key_block && at_ == plan::keys_of_chunk(plan::chunk_of(at_)).begin)
+      break;
     if (at_ < rows_.begin || at_ >= rows_.end) {
       copy(copied, now_.count - copied);
       copied = now_.count;

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "layout/layout.h"
+#include "plan/chunks.h"
 #include "plan/tile_plan.h"
 #include "run/blocks.h"
 #include "run/key_source.h"
@@ -45,6 +46,7 @@ class KeyBlocks {
   // How many keys a group looks at, and how many its tiles do, added up.
   struct Wanted {
     std::int64_t keys = 0, sum = 0;
+    bool are_copied = false;  // most of them
   };
 
   // `load_k` and `load_v` copy rows into the plan's key form.
@@ -76,6 +78,11 @@ class KeyBlocks {
   const KeyRows& rows_at(std::int64_t position);
   [[nodiscard]] std::int64_t piece_end() const {
     return lists_.wanted[segment_].keys.piece(piece_).end;
+  }
+  // Blocks of plain runs end where chunks do, so that no tile needs a call for the end of one chunk
+  // and another for the beginning of the next.
+  [[nodiscard]] std::int64_t chunk_end() const {
+    return plan::keys_of_chunk(plan::chunk_of(at_)).end;
   }
   void take(std::int64_t most);
   void take(const layout::Run& run);

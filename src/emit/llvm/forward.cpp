@@ -61,7 +61,6 @@ class ForwardEmitter {
   Value* hide(Value* score, Value* visible);
   Value* new_maximum(Value* old, int v);
   void rescale(Value* weights, const Values& change);
-  void add_chunk(Value* sums);
   void for_chunks(const std::function<void(Value*, Value*)>& body);
   void make_weights(Value* weights, const Values& power);
 
@@ -215,8 +214,7 @@ void ForwardEmitter::rescale(Value* weights, const Values& change) {
     factor.push_back(scale_down(build_, build_.numbers(1), change[static_cast<std::size_t>(v)]));
     tile_.store(build_.CreateFMul(tile_.load(weights, v), factor.back()), weights, v);
   }
-  Value* sums = build_.CreateSelect(apart_, kernel_.args()[&ForwardKernelArgs::totals],
-                                    kernel_.args()[&ForwardKernelArgs::sums]);
+  Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
   build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
     for (int v = 0; v < plan_.vectors; ++v) {
       Value* address = tile_.at(sums, d, v);
@@ -272,34 +270,15 @@ void ForwardEmitter::make_weights(Value* weights, const Values& power) {
 }
 
 void ForwardEmitter::add_values() {
-  Value* sums = kernel_.args()[&ForwardKernelArgs::sums];
-  Value* values = tile_.args()[&TileArgs::values];
-  for_chunks([&](Value* begin, Value* end) {
-    const auto row = [&](Value* array, std::int64_t width) {
-      return build_.element(build_.real(), array, build_.CreateNSWMul(begin, build_.index(width)));
-    };
-    add(build_, plan_,
-        {.a = row(values, plan_.value_dim),
-         .b = row(scores_, plan_.width()),
-         .c = sums,
-         .keys = build_.CreateNSWSub(end, begin),
-         .dim = plan_.value_dim},
-        marks_hidden());
-    build_.when(apart_, [&] { add_chunk(sums); });
-  });
-}
-
-// The sums of a chunk join those before, and begin anew.
-void ForwardEmitter::add_chunk(Value* sums) {
-  Value* totals = kernel_.args()[&ForwardKernelArgs::totals];
-  build_.loop(build_.index(0), build_.index(plan_.value_dim), 1, [&](Value* d) {
-    for (int v = 0; v < plan_.vectors; ++v) {
-      Value *to = tile_.at(totals, d, v), *from = tile_.at(sums, d, v);
-      Value* both =
-          build_.CreateFAdd(build_.load(build_.reals(), to), build_.load(build_.reals(), from));
-      build_.store(both, to);
-      build_.store(build_.numbers(0), from);
-    }
+  const TileProduct product{.a = tile_.args()[&TileArgs::values],
+                            .b = scores_,
+                            .c = kernel_.args()[&ForwardKernelArgs::sums],
+                            .keys = tile_.count(),
+                            .dim = plan_.value_dim};
+  build_.when(build_.CreateNot(apart_), [&] { add(build_, plan_, product, marks_hidden()); });
+  build_.when(apart_, [&] {
+    add_chunks(build_, plan_, product, kernel_.args()[&ForwardKernelArgs::chunk_ends],
+               kernel_.args()[&ForwardKernelArgs::chunks]);
   });
 }
 

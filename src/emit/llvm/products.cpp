@@ -15,6 +15,11 @@ MicroKernel::Hidden hidden_in(bool skip_hidden, MicroKernel::Hidden where) {
   return skip_hidden ? where : MicroKernel::Hidden::none;
 }
 
+// Element at * scale of an array.
+Value* scaled(Builder& build, Value* array, Value* at, std::int64_t scale) {
+  return build.element(build.real(), array, build.CreateNSWMul(at, build.index(scale)));
+}
+
 // Rows `first` .. first + rows of C = A B.
 void multiply_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
                    Value* first, int rows, const Epilogue& epilogue) {
@@ -63,9 +68,40 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
     for (int v = 0; v < plan.vectors; ++v) build.store(c[kernel.position(r, v)], address(r, v));
 }
 
-// Element at * scale of an array.
-Value* scaled(Builder& build, Value* array, Value* at, std::int64_t scale) {
-  return build.element(build.real(), array, build.CreateNSWMul(at, build.index(scale)));
+// Rows `first` .. first + rows of C, which stay in registers beside the sums of a chunk.
+void add_rows_of_chunks(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
+                        Value* ends, Value* chunks, Value* first, int rows) {
+  const auto address = [&](int r, int v) {
+    Value* row = build.CreateNSWAdd(first, build.index(r));
+    return build.vector_at(product.c, row, plan.width(), v);
+  };
+  Values carried{build.index(0)};  // where the chunk begins, and C
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < plan.vectors; ++v)
+      carried.push_back(build.load(build.reals(), address(r, v)));
+  Value* a = build.element(build.real(), product.a, first);
+  carried = build.loop(build.index(0), chunks, 1, carried, [&](Value* i, const Values& so_far) {
+    ::llvm::Type* int32 = build.getInt32Ty();
+    Value* begin = so_far.front();
+    Value* end = build.CreateSExt(build.CreateLoad(int32, build.element(int32, ends, i)),
+                                  build.getInt64Ty());
+    const MicroKernel kernel{.rows = rows,
+                             .vectors = plan.vectors,
+                             .a = scaled(build, a, begin, product.dim),
+                             .a_row = 1,
+                             .a_step = product.dim,
+                             .b = scaled(build, product.b, begin, plan.width()),
+                             .b_step = plan.width(),
+                             .depth = build.CreateNSWSub(end, begin)};
+    const Values sums = accumulate(build, kernel, Values(so_far.size() - 1, build.numbers(0)));
+    Values next{end};
+    for (std::size_t n = 0; n < sums.size(); ++n)
+      next.push_back(build.CreateFAdd(so_far[n + 1], sums[n]));
+    return next;
+  });
+  std::size_t next = 1;
+  for (int r = 0; r < rows; ++r)
+    for (int v = 0; v < plan.vectors; ++v) build.store(carried[next++], address(r, v));
 }
 
 // `vectors` vectors of all rows of C, from element d on.
@@ -107,28 +143,32 @@ void reduce_columns(Builder& build, const plan::ReduceSpec& spec,
 
 void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
               const Epilogue& epilogue) {
-  // Groups of so many keys. The last, shorter one begins earlier and repeats some of them: the same
-  // products.
-  const auto groups = [&](int rows) {
-    Value* last = build.CreateNSWSub(product.keys, build.index(rows));
-    build.loop(build.index(0), product.keys, rows, [&](Value* k) {
+  Value* keys = product.keys;
+  // Keys begin .. end in groups of so many. One that would reach beyond the last key begins earlier
+  // and repeats some of them: the same products.
+  const auto groups = [&](Value* begin, Value* end, int rows) {
+    Value* last = build.CreateNSWSub(keys, build.index(rows));
+    build.loop(begin, end, rows, [&](Value* k) {
       Value* first = build.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, k, last);
       multiply_rows(build, plan, product, first, rows, epilogue);
     });
   };
-  const auto fewer_than = [&](int rows) {
-    return build.CreateICmpSLT(product.keys, build.index(rows));
-  };
-  // Single keys would wait for one another's sums: a few keys, which is what a sparse tile has of a
-  // chunk, come in small groups.
-  constexpr int few = 4;
-  build.when(build.CreateNot(fewer_than(plan.rows)), [&] { groups(plan.rows); });
+  const auto fewer_than = [&](int rows) { return build.CreateICmpSLT(keys, build.index(rows)); };
+  Value* none = build.index(0);
+  const int few = std::min(plan.rows, plan::few_keys);
+  Value* whole = keys;  // how many come in groups of plan.rows
   if (plan.rows > few) {
-    build.when(build.CreateAnd(fewer_than(plan.rows), build.CreateNot(fewer_than(few))),
-               [&] { groups(few); });
+    Value* rest = build.CreateURem(keys, build.index(plan.rows));
+    Value* is_small = build.CreateICmpULE(rest, build.index(plan::most_in_few(plan)));
+    whole = build.CreateNSWSub(keys, build.CreateSelect(is_small, rest, none));
   }
-  if (plan.rows == 1) return;
-  build.when(fewer_than(std::min(plan.rows, few)), [&] { groups(1); });
+  groups(none, build.CreateSelect(fewer_than(plan.rows), none, whole), plan.rows);
+  if (plan.rows > few) {
+    Value* begin = build.CreateSelect(fewer_than(plan.rows), none, whole);
+    groups(begin, build.CreateSelect(fewer_than(few), begin, keys), few);
+  }
+  // Single keys wait for one another's sums.
+  if (few > 1) build.when(fewer_than(few), [&] { groups(none, keys, 1); });
 }
 
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product, bool skip_hidden) {
@@ -140,6 +180,19 @@ void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
   }
   if (rest > 0)
     add_rows(build, plan, product, build.index(whole), static_cast<int>(rest), skip_hidden);
+}
+
+void add_chunks(Builder& build, const plan::TilePlan& plan, const TileProduct& product, Value* ends,
+                Value* chunks) {
+  const int rows = std::max(1, plan.rows / 2);
+  const std::int64_t rest = product.dim % rows;
+  const std::int64_t whole = product.dim - rest;
+  const auto add_some = [&](Value* d, int count) {
+    add_rows_of_chunks(build, plan, product, ends, chunks, d, count);
+  };
+  if (whole > 0)
+    build.loop(build.index(0), build.index(whole), rows, [&](Value* d) { add_some(d, rows); });
+  if (rest > 0) add_some(build.index(whole), static_cast<int>(rest));
 }
 
 void reduce(Builder& build, const plan::ReduceSpec& spec, const Arguments<plan::ReduceArgs>& args) {

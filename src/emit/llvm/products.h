@@ -40,6 +40,11 @@ void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
 void add(Builder& build, const plan::TilePlan& plan, const TileProduct& product,
          bool skip_hidden = false);
 
+// Like add(), but what the keys of each chunk give is summed on its own, from zero, before it is added
+// to C: chunk i ends before key ends[i] (i32), and they cover all keys.
+void add_chunks(Builder& build, const plan::TilePlan& plan, const TileProduct& product, Value* ends,
+                Value* chunks);
+
 // The operands are the members of the kernel's arguments. With spec.skip_hidden, elements of A that
 // are -0 add nothing.
 void reduce(Builder& build, const plan::ReduceSpec& spec, const Arguments<plan::ReduceArgs>& args);
