@@ -49,6 +49,10 @@ def strided(b, h, q, kv):
     return (q >= kv) & ((q - kv) % 128 == 0)
 
 
+def local_or_strided(b, h, q, kv):
+    return (q >= kv) & ((q - kv < 128) | ((q - kv) % 128 == 0))
+
+
 def fixed(b, h, q, kv):
     return (q >= kv) & ((q // 128 == kv // 128) | (kv % 128 >= 120))
 
@@ -78,6 +82,7 @@ def cases() -> list[Case]:
         Case("ALiBi, causal", "forward", score_mod=alibi(8), mask_mod=causal),
         Case("soft-cap 20", "forward", score_mod=soft_cap, for_sdpa=False),
         Case("strided 128, S 4096", "forward", length=4096, mask_mod=strided),
+        Case("local or strided 128, S 4096", "forward", length=4096, mask_mod=local_or_strided),
         Case("fixed 128, S 4096", "forward", length=4096, mask_mod=fixed),
         Case("backward, full, D 64", "backward"),
         Case("backward, full, D 128", "backward", dim=128),
