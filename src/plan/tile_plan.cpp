@@ -78,7 +78,11 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
   layout::TileWeights weights;
   weights.lanes = target.lanes(compute);
   if (target.registers < 32) weights.weight = {24, 37, 48};
-  if (target.half_wide) weights.weight = {16.5, 33, 49};
+  if (target.half_wide) {
+    weights.weight = {16.5, 33, 49};
+    weights.per_tile = 14;
+    weights.per_piece = 0.05;
+  }
   return weights;
 }
 

@@ -24,11 +24,14 @@ void compile(const std::vector<std::function<void()>>& missing, const base::Work
                      [&](std::int64_t i) { missing[static_cast<std::size_t>(i)](); });
 }
 
-plan::ScheduleOptions schedule_options(const plan::TilePlan& widest, const run::KeySource& keys,
+plan::ScheduleOptions schedule_options(const run::ForwardPass& pass, const run::KeySource& keys,
                                        const base::Workers& workers) {
+  const plan::TilePlan& widest = pass.widest().plan;
+  const bool copies = keys.needs_copy(widest.compute) ||
+                      pass.layout().tiles().order().kind == layout::Order::Kind::residue;
   return {.key_heads = keys.heads(),
           .most_queries = widest.width(),
-          .tiles_per_group = plan::tiles_per_group(widest, keys.needs_copy(widest.compute)),
+          .tiles_per_group = plan::tiles_per_group(widest, copies),
           .threads = workers.threads(),
           .weights = plan::tile_weights(widest.target, widest.compute)};
 }
@@ -61,8 +64,7 @@ void Cpu::forward(const ForwardRequest& call) const {
   compile(missing, call.workers);
   const ForwardMemory memory(call, forms_, checked);
   for (run::ForwardPass& pass : passes) {
-    plan::ScheduleOptions options =
-        schedule_options(pass.widest().plan, memory.keys(), call.workers);
+    plan::ScheduleOptions options = schedule_options(pass, memory.keys(), call.workers);
     options.may_cut = only;
     pass.schedule = plan::schedule(pass.layouts(), options);
   }
