@@ -105,6 +105,7 @@ struct AtExitOfThread {
   ~AtExitOfThread() { before_end(); }
 };
 [[maybe_unused]] const bool main_thread_is_watched = [] {
+  gate();  // made before there are threads: one that made it while another forks would hang the child
   if (gettid() != getpid()) return false;
   [[maybe_unused]] thread_local const AtExitOfThread watch;
   return true;

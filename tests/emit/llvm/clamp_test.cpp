@@ -89,7 +89,7 @@ TEST_P(ClampedReads, StayInsideWhenIndicesChange) {
           const std::int64_t low = ids_type == DType::i32
                                        ? std::numeric_limits<std::int32_t>::min()
                                        : std::numeric_limits<std::int64_t>::min();
-          const std::vector<std::int64_t> hostile{low,     -low - 1,   -1,     8,
+          const std::vector<std::int64_t> hostile{low,     -(low + 1), -1,     8,
                                                   1 << 20, -(1 << 20), 1 << 30};
           for (const std::int64_t value : hostile) {
             fill([&](std::int64_t) { return value; });
