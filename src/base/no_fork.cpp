@@ -27,6 +27,7 @@ struct Gate {
 struct Here {
   int depth = 0;
   bool exits = false, within = false;
+  bool tears = false;  // it forks, and others are inside
 
   [[nodiscard]] bool counts() const { return !exits && !within; }
 };
@@ -52,16 +53,17 @@ Gate& gate();
 
 int my_part() { return here().depth > 0 && here().counts() ? 1 : 0; }
 
-void close_and_wait() {
+// Whether nobody is inside any more. Threads that find the gate closed still count for a moment.
+bool close_and_wait() {
   ++gate().closers;
-  wait_until([] { return gate().inside == my_part(); });
+  return wait_until([] { return gate().inside == my_part(); });
 }
 
-void before_fork() { close_and_wait(); }
+void before_fork() { here().tears = !close_and_wait(); }
 void after_fork_in_parent() { --gate().closers; }
 void after_fork_in_child() {
   Gate& all = gate();
-  if (all.inside > my_part()) all.torn = true;
+  if (here().tears) all.torn = true;
   all.inside = my_part();
   all.closers = 0;  // another thread may have been about to fork as well
   ++all.forks;
