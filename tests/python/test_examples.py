@@ -30,12 +30,15 @@ small = "--context 128 --stride 16 --layers 2 --width 32 --steps 4 --sample 5".s
 
 
 @pytest.mark.parametrize("pattern", ["strided", "fixed", "merged", "all"])
-def test_a_sparse_transformer_learns(sparse_transformer, capsys, pattern):
-    sparse_transformer.main([*small, "--pattern", pattern, "--steps", "12"])
+def test_a_sparse_transformer_learns(sparse_transformer, capsys, tmp_path, pattern):
+    # Not from the project's own text, which changes.
+    text = tmp_path / "text"
+    text.write_text("A treadle is worked with the foot, and turns a wheel.\n" * 50)
+    sparse_transformer.main([*small, "--text", str(text), "--pattern", pattern, "--steps", "24"])
     said = capsys.readouterr().out
     assert "It writes:" in said
     bits = [float(line.split(" bits per byte")[0].split()[-1]) for line in said.splitlines() if "bits per byte" in line]
-    assert bits[0] == 8 and bits[-1] < 7.8
+    assert bits[0] > 7.9 and bits[-1] < 7.5
 
 
 def test_a_sparse_transformer_beside_dense_ones(sparse_transformer, capsys):

@@ -10,6 +10,7 @@
 #include "base/element.h"
 #include "guarded.h"
 #include "ir/parse.h"
+#include "treadle/tensor.h"
 
 namespace treadle::test {
 namespace {
