@@ -6,6 +6,7 @@
 
 #include "plan/backward_kernel.h"
 #include "plan/copy_kernel.h"
+#include "plan/decode_kernel.h"
 #include "plan/forward_kernel.h"
 #include "plan/merge_kernel.h"
 #include "plan/peak_kernel.h"
@@ -14,8 +15,8 @@
 
 namespace treadle::plan {
 
-using KernelSpec = std::variant<ForwardKernelSpec, BackwardKernelSpec, ReduceSpec, CopySpec,
-                                TransposeSpec, MergeSpec, PeakSpec>;
+using KernelSpec = std::variant<ForwardKernelSpec, BackwardKernelSpec, DecodeKernelSpec, ReduceSpec,
+                                CopySpec, TransposeSpec, MergeSpec, PeakSpec>;
 
 base::Key key(const KernelSpec& spec);
 const Target& target_of(const KernelSpec& spec);

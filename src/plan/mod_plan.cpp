@@ -81,7 +81,8 @@ ModScratch most_scratch_of(const ir::Graph& graph, std::int64_t lanes) {
 }
 
 ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
-                 std::span<const ir::Contribution> contributions, const PieceSize& size) {
+                 std::span<const ir::Contribution> contributions, const PieceSize& size,
+                 Stages stages) {
   ModPlan plan{.graph = graph, .facts = facts, .on = dependences(graph)};
   plan.level = ir::PerNode<Level>(graph.size());
   plan.first_index = ir::PerNode<std::int32_t>(graph.size(), -1);
@@ -92,7 +93,7 @@ ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
     plan.first_index[id] = indices;
     indices += static_cast<std::int32_t>(graph[id].operands.size());
   }
-  plan.read = read_forms(graph, plan.on, facts);
+  plan.read = read_forms(graph, plan.on, facts, stages);
   plan.wanted = plan.at_first_query = plan.at_first_key = ir::PerNode<bool>(graph.size());
   plan.staged_number = ir::PerNode<std::int32_t>(graph.size(), -1);
   mark_wanted(plan);

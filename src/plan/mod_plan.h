@@ -71,6 +71,7 @@ ModScratch most_scratch_of(const ir::Graph& graph, std::int64_t lanes);
 
 // `contributions` are those of a derivative, whose graph this is.
 ModPlan plan_mod(const ir::Graph& graph, const ModFacts& facts,
-                 std::span<const ir::Contribution> contributions = {}, const PieceSize& size = {});
+                 std::span<const ir::Contribution> contributions = {}, const PieceSize& size = {},
+                 Stages stages = Stages::reads);
 
 }  // namespace treadle::plan

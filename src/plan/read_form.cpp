@@ -94,7 +94,8 @@ ir::PerNode<Coefficient> coefficients(const ir::Graph& graph, Input input) {
 }
 
 ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
-                                 const ModFacts& facts) {
+                                 const ModFacts& facts, Stages stages) {
+  const int most = stages == Stages::reads ? most_staged : 0;
   ir::PerNode<ReadForm> forms(graph.size(), ReadForm::uniform);
   if (graph.slots().empty()) return forms;
   int staged = 0;
@@ -102,7 +103,7 @@ ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Depen
   for (NodeId id = 0; id < graph.size(); ++id)
     if (graph[id].op == Op::load) {
       forms[id] = form_of(graph, id, on, steps, facts);
-      if (forms[id] == ReadForm::staged && ++staged > most_staged) forms[id] = ReadForm::gather;
+      if (forms[id] == ReadForm::staged && ++staged > most) forms[id] = ReadForm::gather;
     }
   return forms;
 }

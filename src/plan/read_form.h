@@ -23,10 +23,13 @@ enum class ReadForm : std::uint8_t {
 // no better than gathers.
 inline constexpr int most_staged = 48;
 
+// Whether there is a block of keys to stage reads for, and not just one.
+enum class Stages : std::uint8_t { nothing, reads };
+
 // Of nodes that are not loads the form means nothing. The forms lanes, backwards and staged read
 // many elements at once, so a mod whose reads are checked has none.
 ir::PerNode<ReadForm> read_forms(const ir::Graph& graph, const ir::PerNode<Dependence>& on,
-                                 const ModFacts& facts);
+                                 const ModFacts& facts, Stages stages = Stages::reads);
 
 // By how much each integer grows when `input` grows by one, if that is always the same and evident:
 // if `input` comes in through sums, differences and constant factors alone.

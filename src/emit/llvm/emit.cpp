@@ -5,6 +5,7 @@
 
 #include "emit/llvm/backward.h"
 #include "emit/llvm/copy.h"
+#include "emit/llvm/decode.h"
 #include "emit/llvm/forward.h"
 #include "emit/llvm/merge.h"
 #include "emit/llvm/peak.h"
@@ -18,6 +19,7 @@ namespace {
 struct Emit {
   Module operator()(const plan::ForwardKernelSpec& spec) const { return emit_forward(spec); }
   Module operator()(const plan::BackwardKernelSpec& spec) const { return emit_backward(spec); }
+  Module operator()(const plan::DecodeKernelSpec& spec) const { return emit_decode(spec); }
   Module operator()(const plan::ReduceSpec& spec) const { return emit_reduce(spec); }
   Module operator()(const plan::CopySpec& spec) const { return emit_copy(spec); }
   Module operator()(const plan::TransposeSpec& spec) const { return emit_transpose(spec); }

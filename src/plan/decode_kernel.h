@@ -1,0 +1,70 @@
+// The decode kernel: a few rows of queries against one block of keys, with the keys in the lanes.
+//
+//   scores -> score mod -> mask -> running maximum -> powers of two -> weighted sum of values
+//
+// A row is a query of a head; those of all heads of a key head look at the same keys, so keys and
+// values are read once for all of them, in their own type. The rows' states are those of the forward
+// kernel (plan/forward_kernel.h) and have the same bits: every sum has the same order.
+#pragma once
+
+#include <cstdint>
+
+#include "base/hash.h"
+#include "ir/graph.h"
+#include "plan/mod_facts.h"
+#include "plan/mod_pieces.h"
+#include "plan/score_form.h"
+#include "plan/target.h"
+
+namespace treadle::plan {
+
+// Rows of queries that a kernel takes at most.
+inline constexpr std::int64_t most_decode_rows = 64;
+
+// Floats are of the spec's compute type unless said otherwise.
+struct DecodeKernelArgs {
+  const void* keys = nullptr;    // count rows of dim elements of key_type
+  std::int64_t key_stride = 0;   // in bytes
+  const void* values = nullptr;  // of value_dim elements of value_type
+  std::int64_t value_stride = 0;
+  const std::int32_t* key_positions = nullptr;  // [whole vectors]: kv of each, ascending; the last
+                                                // one fills the rest
+  std::int64_t count = 0;                       // 1 .. key_block
+  const void* queries = nullptr;  // [rows][dim], multiplied with scale * ScoreForm::factor()
+  const std::int32_t* positions = nullptr;  // [rows]: q of each
+  const std::int32_t* heads = nullptr;      // [rows]: h of each
+  std::int64_t rows = 0;
+  std::int64_t b = 0;
+  const std::int64_t* score_captures = nullptr;  // descriptors (plan/capture_descriptors.h)
+  const std::int64_t* mask_captures = nullptr;
+  void* frame = nullptr;             // scratch of mods in pieces
+  std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
+  void* turned = nullptr;            // [key_block / lanes][dim][lanes], scratch: keys in the lanes
+  void* scores = nullptr;            // [rows][key_block], scratch
+  void* sums = nullptr;              // [rows][value_dim]: O, not yet divided by l
+  void* maximum = nullptr;           // [rows]: m, in powers of two; -inf at first
+  void* weight = nullptr;            // [rows]: l; 0 at first
+};
+
+struct DecodeKernelSpec {
+  using Args = DecodeKernelArgs;
+
+  Target target;
+  DType compute = DType::f32;
+  DType key_type = DType::f32, value_type = DType::f32;
+  std::int64_t dim = 0, value_dim = 0;
+  std::int64_t key_block = 32;  // the most keys a call handles; whole vectors
+  // Graphs and facts have q and kv exchanged (ir/exchange.h): the keys are in the lanes.
+  ScoreForm score;
+  ModFacts score_facts;
+  bool masked = false;  // else every row sees every key of the block
+  ir::Graph mask;       // the first output says what is visible, the last one whether a pair fails
+  ModFacts mask_facts;
+  PieceSize mods;  // how large they are before they are cut
+
+  bool operator==(const DecodeKernelSpec&) const = default;
+};
+
+base::Key key(const DecodeKernelSpec& spec);
+
+}  // namespace treadle::plan

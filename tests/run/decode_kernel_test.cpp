@@ -1,0 +1,176 @@
+// The decode kernel's rows have the bits of the forward's.
+#include "plan/decode_kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "api/stages.h"
+#include "backend/cpu/call_facts.h"
+#include "base/element.h"
+#include "ir/exchange.h"
+#include "jit/engine.h"
+#include "plain_attention.h"
+#include "plan/capture_descriptors.h"
+#include "treadle/treadle.h"
+
+namespace treadle {
+namespace {
+
+struct Shape {
+  DType type = DType::f32;
+  std::int64_t heads = 1, queries = 1, keys = 1, dim = 64, value_dim = 64;
+};
+
+// Rows of one key head by the decode kernel; there are fewer keys than a chunk has.
+template <class F>
+Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Tensor& k,
+              const Tensor& v) {
+  static jit::Engine engine{jit::EngineOptions{}};
+  const api::Stages stages = api::stages_of(options);
+  const backend::cpu::Forms forms = backend::cpu::forms_of(stages.program);
+  const auto score_bound = api::memory_of(forms.score.graph.slots(), stages.captures);
+  const auto mask_bound = api::memory_of(stages.program.mask.slots(), stages.captures);
+  const layout::Extent turned{1, s.heads, s.keys, s.queries};
+  plan::DecodeKernelSpec spec{.target = plan::host_target(),
+                              .compute = s.type == DType::f64 ? DType::f64 : DType::f32,
+                              .key_type = s.type,
+                              .value_type = s.type,
+                              .dim = s.dim,
+                              .value_dim = s.value_dim,
+                              .key_block = 32,
+                              .score = forms.score,
+                              .masked = !forms.sees_all};
+  const auto memory_of = [&](const ir::Graph& graph) {
+    return api::memory_of(graph.slots(), stages.captures);
+  };
+  std::vector<std::int64_t> score_captures, mask_captures;
+  if (forms.score.kind != plan::ScoreForm::Kind::plain) {
+    spec.score.graph = ir::exchanged(forms.score.graph);
+    spec.score_facts = plan::find_facts(spec.score.graph, memory_of(spec.score.graph), turned, {});
+    score_captures = plan::capture_descriptors(memory_of(spec.score.graph));
+  }
+  if (spec.masked) {
+    spec.mask = ir::exchanged(stages.program.mask);
+    spec.mask_facts = plan::find_facts(spec.mask, memory_of(spec.mask), turned, {});
+    mask_captures = plan::capture_descriptors(memory_of(spec.mask));
+  }
+  const auto kernel = engine.get(spec);
+  const std::int64_t rows = s.heads * s.queries, lanes = spec.target.lanes(spec.compute);
+  const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(s.dim)));
+  const F factor = static_cast<F>(scale * forms.score.factor());
+  std::vector<F> queries, sums(static_cast<std::size_t>(rows * s.value_dim)),
+      weight(static_cast<std::size_t>(rows)),
+      maximum(static_cast<std::size_t>(rows), -std::numeric_limits<F>::infinity()),
+      scores(static_cast<std::size_t>(rows * spec.key_block)),
+      turned_keys(static_cast<std::size_t>(spec.key_block * s.dim));
+  (void)lanes;
+  std::vector<std::int32_t> positions, heads;
+  const test::Array plain{ConstView(q)};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    heads.push_back(static_cast<std::int32_t>(r / s.queries));
+    positions.push_back(static_cast<std::int32_t>(r % s.queries));
+    for (std::int64_t d = 0; d < s.dim; ++d)
+      queries.push_back(static_cast<F>(plain.data[static_cast<std::size_t>(r * s.dim + d)]) *
+                        factor);
+  }
+  std::int64_t poisoned = 0;
+  const auto bytes = static_cast<std::int64_t>(size_of(s.type));
+  for (std::int64_t first = 0; first < s.keys; first += spec.key_block) {
+    const std::int64_t count = std::min(spec.key_block, s.keys - first);
+    std::vector<std::int32_t> kv(static_cast<std::size_t>(spec.key_block),
+                                 static_cast<std::int32_t>(first + count - 1));
+    std::iota(kv.begin(), kv.begin() + count, static_cast<std::int32_t>(first));
+    kernel(
+        {.keys = static_cast<const std::byte*>(ConstView(k).data()) + first * s.dim * bytes,
+         .key_stride = s.dim * bytes,
+         .values = static_cast<const std::byte*>(ConstView(v).data()) + first * s.value_dim * bytes,
+         .value_stride = s.value_dim * bytes,
+         .key_positions = kv.data(),
+         .count = count,
+         .queries = queries.data(),
+         .positions = positions.data(),
+         .heads = heads.data(),
+         .rows = rows,
+         .b = 0,
+         .score_captures = score_captures.data(),
+         .mask_captures = mask_captures.data(),
+         .frame = nullptr,
+         .poisoned = &poisoned,
+         .turned = turned_keys.data(),
+         .scores = scores.data(),
+         .sums = sums.data(),
+         .maximum = maximum.data(),
+         .weight = weight.data()});
+  }
+  EXPECT_EQ(poisoned, 0);
+  Tensor out(spec.compute, {1, s.heads, s.queries, s.value_dim});
+  auto* to = out.data<F>().data();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto row = static_cast<std::size_t>(r);
+    const F by = weight[row] == 0 ? F{1} : F{1} / weight[row];
+    for (std::int64_t d = 0; d < s.value_dim; ++d)
+      to[r * s.value_dim + d] = sums[static_cast<std::size_t>(r * s.value_dim + d)] * by;
+  }
+  return out;
+}
+
+void expect_same_bits(const Options& options, const Shape& s) {
+  const Tensor q = test::random_tensor(1, s.type, {1, s.heads, s.queries, s.dim});
+  const Tensor k = test::random_tensor(2, s.type, {1, 1, s.keys, s.dim});
+  const Tensor v = test::random_tensor(3, s.type, {1, 1, s.keys, s.value_dim});
+  const Tensor expected = compile(options).forward({q, k, v}).out;
+  const Tensor got = s.type == DType::f64 ? decode<double>(options, s, q, k, v)
+                                          : decode<float>(options, s, q, k, v);
+  const test::Array want{ConstView(expected)}, have{ConstView(got)};
+  for (std::size_t i = 0; i < want.data.size(); ++i) {
+    double rounded = have.data[i];
+    if (s.type == DType::bf16 || s.type == DType::f16) {
+      Tensor one(s.type, {1});
+      base::visit_dtype(s.type, [&](auto element) {
+        base::store_as<typename decltype(element)::type>(View(one).data(), 0, rounded);
+      });
+      rounded = test::Array{ConstView(one)}.data[0];
+    }
+    ASSERT_EQ(want.data[i], rounded) << "element " << i;
+  }
+}
+
+TEST(DecodeKernel, HasTheBitsOfTheForward) {
+  Options alibi, masked, biased;
+  const Tensor slopes = test::random_tensor(5, DType::f32, {8});
+  const Tensor bias = test::random_tensor(6, DType::f32, {8, 16, 400});
+  const Tensor ids = [] {
+    Tensor t(DType::i32, {400});
+    for (int i = 0; i < 400; ++i) t.data<std::int32_t>()[static_cast<std::size_t>(i)] = i / 70;
+    return t;
+  }();
+  alibi.score_mod = parse("score + slopes[h] * (kv - q)", {{"slopes", slopes}});
+  biased.score_mod = parse("tanh(score / 4) * 4 + bias[h, q, kv]", {{"bias", bias}});
+  masked.mask = parse("q + 200 >= kv && (ids[kv] != 2 || kv > 170)", {{"ids", ids}});
+  Options plain;
+  for (Options* options : {&plain, &alibi, &masked, &biased}) {
+    for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+      for (const std::int64_t keys : {1, 7, 16, 33, 300}) {
+        for (const auto& [heads, queries] :
+             {std::pair(1, 1), std::pair(4, 1), std::pair(3, 2), std::pair(2, 5)}) {
+          for (const auto& [dim, value_dim] :
+               {std::pair(64, 64), std::pair(40, 24), std::pair(5, 130)}) {
+            SCOPED_TRACE(testing::Message()
+                         << name_of(type) << " " << keys << " keys, " << heads << " heads, "
+                         << queries << " queries, dims " << dim << " " << value_dim);
+            expect_same_bits(*options, {type, heads, queries, keys, dim, value_dim});
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace treadle
