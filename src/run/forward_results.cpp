@@ -2,13 +2,12 @@
 #include "run/forward_results.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numbers>
 #include <optional>
 #include <utility>
 
 #include "run/nonfinite.h"
+#include "run/row_results.h"
 
 namespace treadle::run {
 
@@ -47,14 +46,8 @@ bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
     for (std::int64_t i = 0; i < tile.entry.queries; ++i)
       base[tile.queries.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
   };
-  put(problem_.max,
-      [&](std::int64_t i) { return static_cast<double>(state.maximum[i]) * std::numbers::ln2; });
-  put(problem_.lse, [&](std::int64_t i) {
-    const auto maximum = static_cast<double>(state.maximum[i]);
-    if (std::isnan(maximum) || std::isinf(maximum)) return maximum;
-    return (std::ceil(maximum) + std::log2(static_cast<double>(state.weight[i]))) *
-           std::numbers::ln2;
-  });
+  put(problem_.max, [&](std::int64_t i) { return natural_maximum(state.maximum[i]); });
+  put(problem_.lse, [&](std::int64_t i) { return natural_lse(state.maximum[i], state.weight[i]); });
   return true;
 }
 

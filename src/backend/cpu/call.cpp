@@ -12,7 +12,9 @@
 #include "backend/cpu/cpu.h"
 #include "base/parallel.h"
 #include "layout/shared_choices.h"
+#include "plan/capture_descriptors.h"
 #include "run/backward.h"
+#include "run/decode.h"
 #include "run/forward.h"
 
 namespace treadle::backend::cpu {
@@ -43,6 +45,7 @@ void Cpu::forward(const ForwardRequest& call) const {
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
   const Layout::Held& held = *layout.held();
+  if (decode(call, held)) return;
   const bool only = held.terms.size() == 1;
   bool checked = false;
   std::vector<std::shared_ptr<const run::ForwardKernels>> kernels;
@@ -71,6 +74,35 @@ void Cpu::forward(const ForwardRequest& call) const {
   const auto poisoned = run::forward(passes, memory.problem(call), call.workers, process_.scratch);
   if (poisoned) explain(call, held, *poisoned);
   memory.deliver();
+}
+
+bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
+  const layout::Layout& layout = held.terms.front().layout;
+  if (held.terms.size() > 1 || held.terms.front().mask != nullptr ||
+      !run::can_decode(layout, call.sizes.heads / call.sizes.key_heads))
+    return false;
+  const TurnedMods mods = find_turned_facts(program_, forms_, call.bound, layout.extent());
+  if (mods.checked()) return false;
+  const auto kernels = kernels_.decode({.target = target_,
+                                        .q = call.inputs.q.dtype(),
+                                        .k = call.inputs.k.dtype(),
+                                        .v = call.inputs.v.dtype(),
+                                        .compute = call.sizes.compute,
+                                        .dim = call.sizes.dim,
+                                        .value_dim = call.sizes.value_dim,
+                                        .score_facts = mods.score,
+                                        .mask_facts = mods.mask});
+  std::vector<std::function<void()>> missing;
+  needed(*kernels, layout, missing);
+  compile(missing, call.workers);
+  const ForwardMemory memory(call, forms_, false);
+  const run::DecodeCaptures captures{plan::capture_descriptors(mods.score_memory),
+                                     plan::capture_descriptors(mods.mask_memory)};
+  if (!run::decode(*kernels, layout, captures, memory.problem(call), call.workers,
+                   process_.scratch))
+    return false;
+  memory.deliver();
+  return true;
 }
 
 void Cpu::backward(const BackwardRequest& call) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ir/exchange.h"
 #include "passes/scalars.h"
 
 namespace treadle::backend::cpu {
@@ -28,6 +29,9 @@ Forms forms_of(const Program& program) {
     forms.score_slots.push_back(static_cast<std::size_t>(found - slots.begin()));
   }
   forms.sees_all = is_true(program.mask);
+  forms.turned_score = forms.score;
+  forms.turned_score.graph = ir::exchanged(forms.score.graph);
+  forms.turned_mask = ir::exchanged(program.mask);
   forms.derives = forms.score.kind == plan::ScoreForm::Kind::general ||
                   !program.derivative.contributions.empty();
   return forms;
@@ -37,6 +41,25 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
   std::vector<ConstView> memory;
   for (const std::size_t slot : forms.score_slots) memory.push_back(bound.score_mod[slot]);
   return memory;
+}
+
+TurnedMods find_turned_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                             const layout::Extent& extent) {
+  TurnedMods mods{.score_memory = {},
+                  .mask_memory = {},
+                  .score = nothing_to_check(),
+                  .mask = nothing_to_check()};
+  const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries};
+  if (forms.score.kind != plan::ScoreForm::Kind::plain) {
+    mods.score_memory = passes::memory_of(forms.turned_score.graph, forms.score.graph.slots(),
+                                          score_memory(forms, bound));
+    mods.score = plan::find_facts(forms.turned_score.graph, mods.score_memory, turned, {});
+  }
+  if (!forms.sees_all) {
+    mods.mask_memory = passes::memory_of(forms.turned_mask, program.mask.slots(), bound.mask);
+    mods.mask = plan::find_facts(forms.turned_mask, mods.mask_memory, turned, {});
+  }
+  return mods;
 }
 
 LookedAtTerm look_at(const MaskTerm& term, const ir::Graph& mask,

@@ -31,12 +31,27 @@ struct Forms {
   std::vector<std::size_t> score_slots;  // of the score mod's, those that `score` reads
   bool sees_all = false;                 // the mask is true
   bool derives = false;                  // the derivative is evaluated
+  // With q and kv exchanged, for kernels with keys in the lanes.
+  plan::ScoreForm turned_score;
+  ir::Graph turned_mask;
 };
 
 Forms forms_of(const Program& program);
 
 // Captures of the score's form.
 std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound);
+
+// Captures of the exchanged graphs, and facts about them.
+struct TurnedMods {
+  std::vector<ConstView> score_memory, mask_memory;
+  plan::ModFacts score, mask;
+
+  [[nodiscard]] bool checked() const {
+    return score.reads == plan::Reads::checked || mask.reads == plan::Reads::checked;
+  }
+};
+TurnedMods find_turned_facts(const Program& program, const Forms& forms, const Bindings& bound,
+                             const layout::Extent& extent);
 
 // Of a pass with this layout, over a term or (null) the whole mask.
 CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,

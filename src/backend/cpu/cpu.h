@@ -33,6 +33,8 @@ class Cpu final : public Backend {
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
+  // False if it takes the general way: other layouts, a NaN or a mod that may fail.
+  [[nodiscard]] bool decode(const ForwardRequest& call, const Layout::Held& held) const;
   [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,
                                     const Layout::Held::Term& term) const;
   [[nodiscard]] std::vector<std::int64_t> mask_captures(const Request& call,

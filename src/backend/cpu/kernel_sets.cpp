@@ -178,6 +178,40 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
   return kernels;
 }
 
+std::shared_ptr<const run::DecodeKernels> KernelSets::make(const DecodeKind& kind) const {
+  auto kernels = std::make_shared<run::DecodeKernels>();
+  kernels->spec = {.target = kind.target,
+                   .compute = kind.compute,
+                   .key_type = kind.k,
+                   .value_type = kind.v,
+                   .dim = kind.dim,
+                   .value_dim = kind.value_dim,
+                   .score = forms_.turned_score,
+                   .score_facts = kind.score_facts,
+                   .mask = forms_.turned_mask,
+                   .mask_facts = kind.mask_facts};
+  const plan::DecodeKernelSpec& spec = kernels->spec;
+  kernels->query_factor = forms_.score.factor();
+  const auto frame_of = [&](const ir::Graph& graph, const plan::ModFacts& facts) {
+    return plan::scratch_of(plan::plan_mod(graph, facts, {}, spec.mods, plan::Stages::nothing),
+                            kind.target.lanes(kind.compute))
+        .frame;
+  };
+  if (spec.score.kind != plan::ScoreForm::Kind::plain)
+    kernels->frame += frame_of(spec.score.graph, spec.score_facts);
+  if (!forms_.sees_all) kernels->frame += frame_of(spec.mask, spec.mask_facts);
+  for (const bool masked : {false, true}) {
+    set(masked ? kernels->masked : kernels->full, engine_, [spec, masked] {
+      plan::DecodeKernelSpec one = spec;
+      one.masked = masked;
+      return one;
+    });
+  }
+  set_copy(kernels->load_q, engine_, {kind.target, kind.q, kind.compute, kind.dim});
+  set_copy(kernels->store_out, engine_, {kind.target, kind.compute, kind.q, kind.value_dim});
+  return kernels;
+}
+
 template <class Kind, class Kernels>
 std::shared_ptr<const Kernels> KernelSets::find_or_make(std::list<Known<Kind, Kernels>>& known,
                                                         const Kind& kind) {
@@ -209,6 +243,10 @@ std::shared_ptr<const Kernels> KernelSets::find_or_make(std::list<Known<Kind, Ke
 
 std::shared_ptr<const run::ForwardKernels> KernelSets::forward(const ForwardKind& kind) {
   return find_or_make(forward_, kind);
+}
+
+std::shared_ptr<const run::DecodeKernels> KernelSets::decode(const DecodeKind& kind) {
+  return find_or_make(decode_, kind);
 }
 
 std::shared_ptr<const run::BackwardKernels> KernelSets::backward(const BackwardKind& kind) {

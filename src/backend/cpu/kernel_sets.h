@@ -14,6 +14,7 @@
 #include "jit/engine.h"
 #include "plan/target.h"
 #include "run/backward_kernels.h"
+#include "run/decode.h"
 #include "run/forward_kernels.h"
 
 namespace treadle::backend::cpu {
@@ -54,6 +55,16 @@ struct BackwardKind {
   bool operator==(const BackwardKind&) const = default;
 };
 
+// Of a call with few queries. Facts are those of graphs with q and kv exchanged.
+struct DecodeKind {
+  plan::Target target;
+  DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
+  std::int64_t dim = 0, value_dim = 0;
+  plan::ModFacts score_facts, mask_facts;
+
+  bool operator==(const DecodeKind&) const = default;
+};
+
 // Which kernel of a kind.
 struct ForwardVariant {
   int vectors = plan::most_vectors;
@@ -77,12 +88,14 @@ class KernelSets {
   // Nothing is compiled here: run::needed() says what a layout needs.
   std::shared_ptr<const run::ForwardKernels> forward(const ForwardKind& kind);
   std::shared_ptr<const run::BackwardKernels> backward(const BackwardKind& kind);
+  std::shared_ptr<const run::DecodeKernels> decode(const DecodeKind& kind);
 
  private:
   // Of the score mod and the mask.
   [[nodiscard]] plan::ModScratch scratch_of(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::ForwardKernels> make(const ForwardKind& kind) const;
   [[nodiscard]] std::shared_ptr<const run::BackwardKernels> make(const BackwardKind& kind) const;
+  [[nodiscard]] std::shared_ptr<const run::DecodeKernels> make(const DecodeKind& kind) const;
 
   template <class Kind, class Kernels>
   struct Known {
@@ -100,6 +113,7 @@ class KernelSets {
   std::shared_mutex mutex_;
   std::list<Known<ForwardKind, run::ForwardKernels>> forward_;
   std::list<Known<BackwardKind, run::BackwardKernels>> backward_;
+  std::list<Known<DecodeKind, run::DecodeKernels>> decode_;
   std::atomic<std::uint64_t> asked_ = 0;
 };
 
