@@ -21,7 +21,7 @@ struct Measured {
   std::optional<double> run_density{};  // pairs inside runs of all pairs
   double ms = 0;
   std::optional<double> gflops{};             // visible pairs only
-  std::optional<double> share{};              // of the multiply-add loop
+  std::optional<double> share{};              // of the multiply-add loop, or of reading the keys
   std::optional<double> error{};              // the largest, against fp64
   std::optional<std::int64_t> bytes{};        // of the result
   std::optional<std::int64_t> build_bytes{};  // the most memory in use while it was built
@@ -38,6 +38,7 @@ struct BenchCase {
 
 std::vector<BenchCase> forward_cases();
 std::vector<BenchCase> listed_cases();
+std::vector<BenchCase> decode_cases();
 std::vector<BenchCase> backward_cases();
 std::vector<BenchCase> sparse_cases();
 std::vector<BenchCase> layout_cases();

@@ -1,7 +1,17 @@
 // The name of a decode kernel: everything its code depends on.
 #include "plan/decode_kernel.h"
 
+#include <algorithm>
+
 namespace treadle::plan {
+
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim) {
+  constexpr std::int64_t wanted = 4096, most = 64;
+  const std::int64_t lanes = target.lanes(compute);
+  const std::int64_t row = dim * static_cast<std::int64_t>(size_of(key_type));
+  const std::int64_t keys = std::min(most, wanted / std::max<std::int64_t>(row, 1));
+  return std::max(lanes, keys / lanes * lanes);
+}
 
 base::Key key(const DecodeKernelSpec& spec) {
   // A binding for each member: one that is added and forgotten here does not compile.

@@ -65,6 +65,9 @@ struct DecodeKernelSpec {
   bool operator==(const DecodeKernelSpec&) const = default;
 };
 
+// Keys of a block: about 4 KB, so that the next one can be fetched meanwhile.
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim);
+
 base::Key key(const DecodeKernelSpec& spec);
 
 }  // namespace treadle::plan

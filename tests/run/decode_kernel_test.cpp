@@ -4,9 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "api/stages.h"
@@ -33,8 +34,6 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
   static jit::Engine engine{jit::EngineOptions{}};
   const api::Stages stages = api::stages_of(options);
   const backend::cpu::Forms forms = backend::cpu::forms_of(stages.program);
-  const auto score_bound = api::memory_of(forms.score.graph.slots(), stages.captures);
-  const auto mask_bound = api::memory_of(stages.program.mask.slots(), stages.captures);
   const layout::Extent turned{1, s.heads, s.keys, s.queries};
   plan::DecodeKernelSpec spec{.target = plan::host_target(),
                               .compute = s.type == DType::f64 ? DType::f64 : DType::f32,
@@ -60,7 +59,7 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
     mask_captures = plan::capture_descriptors(memory_of(spec.mask));
   }
   const auto kernel = engine.get(spec);
-  const std::int64_t rows = s.heads * s.queries, lanes = spec.target.lanes(spec.compute);
+  const std::int64_t rows = s.heads * s.queries;
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(s.dim)));
   const F factor = static_cast<F>(scale * forms.score.factor());
   std::vector<F> queries, sums(static_cast<std::size_t>(rows * s.value_dim)),
@@ -68,7 +67,6 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
       maximum(static_cast<std::size_t>(rows), -std::numeric_limits<F>::infinity()),
       scores(static_cast<std::size_t>(rows * spec.key_block)),
       turned_keys(static_cast<std::size_t>(spec.key_block * s.dim));
-  (void)lanes;
   std::vector<std::int32_t> positions, heads;
   const test::Array plain{ConstView(q)};
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -159,7 +157,8 @@ TEST(DecodeKernel, HasTheBitsOfTheForward) {
         for (const auto& [heads, queries] :
              {std::pair(1, 1), std::pair(4, 1), std::pair(3, 2), std::pair(2, 5)}) {
           for (const auto& [dim, value_dim] :
-               {std::pair(64, 64), std::pair(40, 24), std::pair(5, 130)}) {
+               {std::pair(40, 24), std::pair(64, 64), std::pair(5, 130)}) {
+            if (type != DType::f32 && dim != 40) continue;  // each is a kernel
             SCOPED_TRACE(testing::Message()
                          << name_of(type) << " " << keys << " keys, " << heads << " heads, "
                          << queries << " queries, dims " << dim << " " << value_dim);

@@ -186,6 +186,7 @@ std::shared_ptr<const run::DecodeKernels> KernelSets::make(const DecodeKind& kin
                    .value_type = kind.v,
                    .dim = kind.dim,
                    .value_dim = kind.value_dim,
+                   .key_block = plan::decode_block(kind.target, kind.compute, kind.k, kind.dim),
                    .score = forms_.turned_score,
                    .score_facts = kind.score_facts,
                    .mask = forms_.turned_mask,

@@ -107,6 +107,14 @@ class DecodeEmitter {
         build_.load(vector ? build_.vector(element) : element, build_.element(element, row, at));
     return from_stored(build_, loaded, type, spec_.compute);
   }
+  // Asks for the same elements of a row of the next block, which mostly follows this one. No memory
+  // need be there.
+  void fetch_next(Value* row, Value* stride, DType type, Value* at) {
+    Value* next = build_.CreateGEP(build_.getInt8Ty(), row, build_.CreateMul(count_, stride));
+    build_.CreateIntrinsic(::llvm::Intrinsic::prefetch, {build_.getPtrTy()},
+                           {build_.CreateGEP(stored_type(build_, type), next, at),
+                            build_.getInt32(0), build_.getInt32(3), build_.getInt32(1)});
+  }
   Value* any(Value* lanes) {
     const auto count = static_cast<unsigned>(build_.lanes());
     return build_.CreateICmpNE(build_.CreateBitCast(lanes, build_.getIntNTy(count)),
@@ -171,8 +179,11 @@ void DecodeEmitter::turn_keys() {
 // As many elements of as many keys as a vector has lanes.
 void DecodeEmitter::turn_square(Value* group, Value* d) {
   Values vectors;
-  for (int i = 0; i < build_.lanes(); ++i)
-    vectors.push_back(stored(key_row(group, i), spec_.key_type, d, true));
+  for (int i = 0; i < build_.lanes(); ++i) {
+    Value* row = key_row(group, i);
+    vectors.push_back(stored(row, spec_.key_type, d, true));
+    fetch_next(row, key_stride_, spec_.key_type, d);
+  }
   vectors = transpose_vectors(build_, vectors);
   for (int i = 0; i < build_.lanes(); ++i) {
     build_.store(vectors[static_cast<std::size_t>(i)],
@@ -378,8 +389,9 @@ void DecodeEmitter::add_columns(Value* first, int rows, Value* d, int vectors) {
     Value* row = build_.element(build_.getInt8Ty(), values_, build_.CreateNSWMul(k, value_stride_));
     Values values;
     for (int v = 0; v < vectors; ++v) {
-      values.push_back(stored(row, spec_.value_type,
-                              build_.CreateNSWAdd(d, build_.index(v * build_.lanes())), true));
+      Value* at = build_.CreateNSWAdd(d, build_.index(v * build_.lanes()));
+      values.push_back(stored(row, spec_.value_type, at, true));
+      fetch_next(row, value_stride_, spec_.value_type, at);
     }
     Values next;
     for (int r = 0; r < rows; ++r) {
