@@ -75,8 +75,9 @@ inline int tiles_per_leaf(const TilePlan& plan) { return 2 * tiles_per_backward_
 // Tiles share blocks of keys as long as at most this many times the keys pass that each of them
 // has to look at.
 inline constexpr double most_shared = 1.25;
-// The same where keys have to be copied, which is then done once for all of them.
-inline constexpr double most_shared_copies = 2.5;
+// The same for tiles of one residue class: their keys have to be copied, which is then done once for
+// all of them.
+inline constexpr double most_shared_by_class = 2.5;
 
 // Chunks whose keys a tile that shares none with others looks at in one go.
 inline constexpr std::int64_t chunks_at_once = 16;

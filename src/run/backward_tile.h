@@ -6,9 +6,9 @@
 
 #include "plan/schedule.h"
 #include "run/backward.h"
-#include "run/blocks.h"
 #include "run/queries.h"
 #include "run/row_terms.h"
+#include "run/wanted_keys.h"
 
 namespace treadle::run {
 
@@ -21,7 +21,7 @@ struct BackwardTile {
   std::size_t next_run = 0;  // the first that may reach into the next block
 
   [[nodiscard]] bool looks_at(layout::Range keys) const {
-    return entry.queries > 0 && reaches(runs, keys.begin, keys.end);
+    return entry.queries > 0 && reaches(runs, keys);
   }
 
   // Memory, [dim][width] and so on. Rows of the tiles of a group lie one after the other.

@@ -216,19 +216,13 @@ void BackwardWorker<F>::run_block(layout::Range tiles, bool last_of_leaf) {
 // tile's own.
 template <class F>
 void BackwardWorker<F>::run_blocks(layout::Range keys, bool last_of_leaf) {
-  blocks_.clear();
-  for (const BackwardTile<F>& tile : tiles_) blocks_.want(tile.runs, keys);
-  const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
   const auto count = static_cast<std::int64_t>(tiles_.size());
-  const double each = static_cast<double>(wanted.sum) / static_cast<double>(count);
-  if (count == 1 || static_cast<double>(wanted.keys) <= apart * each) {
+  if (blocks_.start(std::span(tiles_), keys, apart)) {
     while (blocks_.next()) run_block({0, count}, last_of_leaf);
     return;
   }
   for (std::int64_t i = 0; i < count; ++i) {
-    blocks_.clear();
-    blocks_.want(tiles_[static_cast<std::size_t>(i)].runs, keys);
-    blocks_.start();
+    blocks_.start(tiles_[static_cast<std::size_t>(i)].runs, keys);
     while (blocks_.next()) run_block({i, i + 1}, last_of_leaf && i + 1 == count);
   }
 }

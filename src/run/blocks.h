@@ -1,5 +1,4 @@
-// From runs of keys to blocks of them: which keys a group of tiles has to look at, and which part of
-// a block each tile has to.
+// Blocks of keys, and which part of a block each tile has to look at.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +6,7 @@
 #include <vector>
 
 #include "layout/run.h"
+#include "run/wanted_keys.h"
 
 namespace treadle::run {
 
@@ -25,21 +25,10 @@ struct BlockRun {
 
 // Lists that are filled again and again, so that they need no new memory.
 struct BlockLists {
-  std::vector<Segment> wanted;  // keys that a group of tiles has to look at
-  std::vector<Segment> block;   // those of the current block
-  std::vector<BlockRun> runs;   // what one tile looks at in it
+  WantedKeys wanted;           // keys that a group of tiles has to look at
+  std::vector<Segment> block;  // those of the current block
+  std::vector<BlockRun> runs;  // what one tile looks at in it
 };
-
-// Whether a key of the runs is inside begin .. end.
-bool reaches(std::span<const layout::Run> runs, std::int64_t begin, std::int64_t end);
-
-// Adds the parts of runs inside begin .. end; as many segments as these have pieces, at most.
-void add_wanted(std::vector<Segment>& wanted, std::span<const layout::Run> runs, std::int64_t begin,
-                std::int64_t end);
-
-// Sorts and joins, so that every key is there once, and each segment ends before the next begins.
-// Returns how many keys there are. The list never holds more segments than it had pieces.
-std::int64_t join(std::vector<Segment>& wanted);
 
 // The places of a block that the runs cover, ascending, neighbours of one kind joined. Runs before
 // `next` end before the block, and `next` moves on to where the following block will begin looking.

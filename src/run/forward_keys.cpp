@@ -20,12 +20,14 @@ struct Seen {
   [[nodiscard]] bool is_empty() const { return full + partial == 0; }
 };
 
-Seen seen_of(std::span<const BlockRun> runs, layout::Range places) {
+// Drops runs that end before the places: later ones ask no more.
+Seen seen_of(std::span<const BlockRun>& runs, layout::Range places) {
+  while (!runs.empty() && runs.front().end <= places.begin) runs = runs.subspan(1);
   Seen seen;
   for (const BlockRun& run : runs) {
+    if (run.begin >= places.end) break;
     const std::int64_t begin = std::max(run.begin, places.begin);
     const std::int64_t end = std::min(run.end, places.end);
-    if (begin >= end) continue;
     if (seen.is_empty()) seen.begin = begin;
     seen.end = end;
     (run.full ? seen.full : seen.partial) += end - begin;
@@ -96,17 +98,6 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
   shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile, term_number_});
 }
 
-// Whether tiles share blocks of keys, which are then those of blocks_.
-template <class F>
-bool ForwardKeys<F>::share(std::span<ForwardTile<F>> tiles, layout::Range keys) {
-  blocks_.clear();
-  for (const ForwardTile<F>& tile : tiles) blocks_.want(tile.runs, keys);
-  const typename KeyBlocks<F>::Wanted wanted = blocks_.start();
-  const double each = static_cast<double>(wanted.sum) / static_cast<double>(tiles.size());
-  const double most = wanted.are_copied ? plan::most_shared_copies : plan::most_shared;
-  return static_cast<double>(wanted.keys) <= most * each;
-}
-
 // Tiles against the keys of blocks_.
 template <class F>
 void ForwardKeys<F>::run_blocks(std::span<ForwardTile<F>> tiles, bool exact) {
@@ -142,7 +133,7 @@ std::span<const typename ForwardKeys<F>::ChunkPlaces> ForwardKeys<F>::find_chunk
 template <class F>
 void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts,
                                bool exact) {
-  const auto runs = blocks_.runs_of(tile.runs, tile.next_run);
+  std::span<const BlockRun> runs = blocks_.runs_of(tile.runs, tile.next_run);
   WholeChunks whole;
   for (const ChunkPlaces& part : parts) {
     const Seen seen = seen_of(runs, part.places);
@@ -180,6 +171,7 @@ void ForwardKeys<F>::run_part(ForwardTile<F>& tile, layout::Range places,
   tile.chunk_begun = true;
   for (const BlockRun& run : runs) {
     const BlockRun some{std::max(run.begin, places.begin), std::min(run.end, places.end), run.full};
+    if (some.begin >= places.end) break;
     if (some.begin < some.end) run_places(tile, some, exact);
   }
 }
@@ -187,11 +179,10 @@ void ForwardKeys<F>::run_part(ForwardTile<F>& tile, layout::Range places,
 // Of the tiles from `first` on, those that may look at the same keys.
 template <class F>
 std::size_t ForwardKeys<F>::count_alike(std::size_t first) const {
-  const layout::Tiles& tiles = term_->layout.tiles();
-  if (tiles.order().kind != layout::Order::Kind::residue) return tiles_.size() - first;
+  if (order().kind != layout::Order::Kind::residue) return tiles_.size() - first;
   // Tiles of other residue classes do not.
   const auto residue = [&](const ForwardTile<F>& tile) {
-    return tiles.axis(tile.entry.tile).low % tiles.order().modulus;
+    return term_->layout.tiles().axis(tile.entry.tile).low % order().modulus;
   };
   std::size_t end = first + 1;
   while (end < tiles_.size() && residue(tiles_[end]) == residue(tiles_[first])) ++end;
@@ -201,6 +192,8 @@ std::size_t ForwardKeys<F>::count_alike(std::size_t first) const {
 // All of the task's chunks, some at a time, so that lists of keys stay short.
 template <class F>
 void ForwardKeys<F>::run() {
+  const bool by_class = order().kind == layout::Order::Kind::residue;
+  const double most = by_class ? plan::most_shared_by_class : plan::most_shared;
   for (layout::Range some = task_.chunks; some.begin < task_.chunks.end; some.begin = some.end) {
     some.end = std::min(some.begin + plan::chunks_at_once, task_.chunks.end);
     if (cuts_.are_kept()) save_nothing(some);
@@ -208,12 +201,12 @@ void ForwardKeys<F>::run() {
     for (std::size_t first = 0; first < tiles_.size();) {
       const std::span<ForwardTile<F>> tiles = tiles_.subspan(first, count_alike(first));
       first += tiles.size();
-      if (share(tiles, keys)) {
+      if (blocks_.start(tiles, keys, most)) {
         run_blocks(tiles, false);
         continue;
       }
       for (ForwardTile<F>& tile : tiles) {
-        share({&tile, 1}, keys);
+        blocks_.start(tile.runs, keys);
         run_blocks({&tile, 1}, false);
       }
     }
@@ -261,7 +254,7 @@ void ForwardKeys<F>::run_exactly(ForwardTile<F>& tile) {
   if (!tile.runs.empty())
     chunks = plan::chunks_of({tile.runs.front().begin(), tile.runs.back().end()});
   for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
-    share({&tile, 1}, plan::keys_of_chunk(chunk));
+    blocks_.start(tile.runs, plan::keys_of_chunk(chunk));
     run_blocks({&tile, 1}, true);
   }
   if (!tile.started) tile.total.clear(tile.width(), value_dim_);

@@ -46,8 +46,8 @@ class ForwardKeys {
     std::int64_t chunks = 0;
   };
 
+  [[nodiscard]] const layout::Order& order() const { return term_->layout.tiles().order(); }
   [[nodiscard]] std::size_t count_alike(std::size_t first) const;
-  bool share(std::span<ForwardTile<F>> tiles, layout::Range keys);
   void save_nothing(layout::Range chunks);
   void run_blocks(std::span<ForwardTile<F>> tiles, bool exact);
   std::span<const ChunkPlaces> find_chunks();

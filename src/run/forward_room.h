@@ -22,11 +22,11 @@ struct ForwardTile {
   plan::Entry entry;
   const ForwardKernels::OfTile* kernels = nullptr;
   Queries queries;
-  F* lanes = nullptr;         // [dim][width]: Q^T, scaled
-  TileState<F> part, total;   // of this chunk; of all chunks before
-  bool started = false;       // total holds something
-  bool chunk_begun = false;   // part holds something
-  TileState<F> joined;        // of passes and terms before, if there are several
+  F* lanes = nullptr;        // [dim][width]: Q^T, scaled
+  TileState<F> part, total;  // of this chunk; of all chunks before
+  bool started = false;      // total holds something
+  bool chunk_begun = false;  // part holds something
+  TileState<F> joined;       // of passes and terms before, if there are several
   bool has_joined = false;
   std::span<const layout::Run> runs;
   std::size_t next_run = 0;  // the first that may reach into the next block

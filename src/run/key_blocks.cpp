@@ -26,19 +26,10 @@ KeyBlocks<F>::KeyBlocks(const KeySource& source, const plan::TilePlan& plan,
       lists_(lists) {}
 
 template <class F>
-typename KeyBlocks<F>::Wanted KeyBlocks<F>::start() {
-  Wanted wanted;
-  for (const Segment& segment : lists_.wanted) wanted.sum += segment.keys.length();
-  wanted.keys = join(lists_.wanted);
-  std::int64_t in_place = 0;
-  for (const Segment& segment : lists_.wanted)
-    if (!copies_ && segment.keys.width() >= plan::shortest_in_place)
-      in_place += segment.keys.length();
-  wanted.are_copied = in_place * 2 < wanted.keys;
-  segment_ = 0;
+void KeyBlocks<F>::start() {
+  run_ = 0;
   piece_ = 0;
-  if (!lists_.wanted.empty()) at_ = lists_.wanted.front().keys.begin();
-  return wanted;
+  if (!wanted().empty()) at_ = wanted().front().begin();
 }
 
 template <class F>
@@ -48,7 +39,7 @@ const KeyRows& KeyBlocks<F>::rows_at(std::int64_t position) {
   return rows_;
 }
 
-// So many keys join the block, which come next in the current segment and in the current piece of
+// So many keys join the block, which come next in the current run and in the current piece of
 // rows.
 template <class F>
 void KeyBlocks<F>::take(const layout::Run& run) {
@@ -67,28 +58,27 @@ void KeyBlocks<F>::take(const layout::Run& run) {
   });
   now_.count += run.length();
 
-  const layout::Run& wanted = lists_.wanted[segment_].keys;
+  const layout::Run& now = wanted()[run_];
   at_ = run.end();
   piece_ += run.count() - 1;
-  if (at_ < wanted.piece(piece_).end) return;
-  if (++piece_ == wanted.count()) {
-    ++segment_;
+  if (at_ < now.piece(piece_).end) return;
+  if (++piece_ == now.count()) {
+    ++run_;
     piece_ = 0;
   }
-  if (segment_ < lists_.wanted.size()) at_ = lists_.wanted[segment_].keys.piece(piece_).begin;
+  if (run_ < wanted().size()) at_ = wanted()[run_].piece(piece_).begin;
 }
 
 // At most so many keys: as many whole pieces as there is room for, or a part of one.
 template <class F>
 void KeyBlocks<F>::take(std::int64_t most) {
-  const layout::Run& wanted = lists_.wanted[segment_].keys;
+  const layout::Run& now = wanted()[run_];
   const std::int64_t rows_end = rows_at(at_).end;
-  if (at_ == wanted.piece(piece_).begin) {
-    const std::int64_t pieces =
-        std::min(most / wanted.width(), wanted.pieces_before(rows_end) - piece_);
-    if (pieces > 0) return take(wanted.pieces(piece_, pieces));
+  if (at_ == now.piece(piece_).begin) {
+    const std::int64_t pieces = std::min(most / now.width(), now.pieces_before(rows_end) - piece_);
+    if (pieces > 0) return take(now.pieces(piece_, pieces));
   }
-  take(layout::Run(at_, std::min({piece_end(), at_ + most, rows_end, chunk_end()}), false));
+  take(layout::Run(at_, std::min({piece_end(), at_ + most, rows_end, chunk().end}), false));
 }
 
 // Keys at places place .. place + count of the block, all of the current piece of rows.
@@ -115,28 +105,26 @@ void KeyBlocks<F>::copy(std::int64_t place, std::int64_t count) {
 
 template <class F>
 bool KeyBlocks<F>::next() {
-  const std::vector<Segment>& wanted = lists_.wanted;
-  if (segment_ >= wanted.size()) return false;
+  if (run_ >= wanted().size()) return false;
   lists_.block.clear();
   now_ = {.positions = room_.positions};
   const std::int64_t ahead = piece_end() - at_;
-  const bool is_last = segment_ + 1 == wanted.size() && piece_ + 1 == wanted[segment_].keys.count();
+  const bool is_last = run_ + 1 == wanted().size() && piece_ + 1 == wanted()[run_].count();
   if (!copies_ && (ahead >= plan::shortest_in_place || is_last)) {
     const KeyRows& rows = rows_at(at_);
     now_.keys = reinterpret_cast<const F*>(rows.key(at_));
     now_.values = reinterpret_cast<const F*>(rows.value(at_));
-    take(layout::Run(at_, std::min({at_ + ahead, at_ + plan_.key_block, rows.end, chunk_end()}),
+    take(layout::Run(at_, std::min({at_ + ahead, at_ + plan_.key_block, rows.end, chunk().end}),
                      false));
     now_.segments = lists_.block;
     return true;
   }
   std::int64_t copied = 0;  // places whose rows are
-  while (segment_ < wanted.size() && now_.count < plan_.key_block) {
+  while (run_ < wanted().size() && now_.count < plan_.key_block) {
     const std::int64_t length = piece_end() - at_;
     if (!copies_ && now_.count > 0 && length >= plan_.key_block) break;  // better read in place
     // So that no tile needs a call for the rest of a chunk and one for the beginning of the next.
-    if (now_.count * 2 >= plan_.key_block && at_ == plan::keys_of_chunk(plan::chunk_of(at_)).begin)
-      break;
+    if (now_.count * 2 >= plan_.key_block && at_ == chunk().begin) break;
     if (at_ < rows_.begin || at_ >= rows_.end) {
       copy(copied, now_.count - copied);
       copied = now_.count;

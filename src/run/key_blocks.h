@@ -1,11 +1,9 @@
 // Keys and values, block by block: in place where their rows are contiguous, else copied.
 //
 //   KeyBlocks<float> blocks(source, kernels, b, key_head, workspace.lists);
-//   blocks.clear();
-//   for (tile of a group) blocks.want(tile.runs, chunk);         // which keys the group looks at
-//   blocks.start();
+//   if (!blocks.start(tiles, chunk, 1.25)) ...                   // keys that the tiles look at
 //   while (blocks.next()) {                                      // blocks.now(): the current one
-//     for (tile of the group)
+//     for (tile of tiles)
 //       for (const BlockRun& run : blocks.runs_of(tile.runs, tile.next_run)) ...
 //   }
 #pragma once
@@ -43,29 +41,41 @@ class KeyBlocks {
     static Room carve(Carver& carver, const plan::TilePlan& plan);
   };
 
-  // How many keys a group looks at, and how many its tiles do, added up.
-  struct Wanted {
-    std::int64_t keys = 0, sum = 0;
-    bool are_copied = false;  // most of them
-  };
-
   // `load_k` and `load_v` copy rows into the plan's key form.
   KeyBlocks(const KeySource& source, const plan::TilePlan& plan, const CopyKernel& load_k,
             const CopyKernel& load_v, std::int64_t b, std::int64_t key_head, BlockLists& lists);
 
   void use(const Room& room) { room_ = room; }
 
-  void clear() { lists_.wanted.clear(); }
-  void want(std::span<const layout::Run> runs, layout::Range keys) {
-    add_wanted(lists_.wanted, runs, keys.begin, keys.end);
+  // Begins with the keys that all of the tiles look at inside a range. False, and nothing has begun,
+  // if those are more than `most` times the keys that each of them looks at.
+  template <class Tile>
+  bool start(std::span<Tile> tiles, layout::Range keys, double most) {
+    double sum = 0;
+    for (const auto& tile : tiles) sum += static_cast<double>(count_inside(tile.runs, keys));
+    const double bound = most * sum / static_cast<double>(tiles.size());
+    lists_.wanted.clear();
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      // The last one comes second: it has the least in common with the first.
+      const std::size_t place = i == 0 ? 0 : i == 1 ? tiles.size() - 1 : i - 1;
+      lists_.wanted.add(tiles[place].runs, keys);
+      if (static_cast<double>(lists_.wanted.count()) > bound) return false;
+    }
+    start();
+    return true;
   }
-  Wanted start();
+  // Begins with those of one tile.
+  void start(std::span<const layout::Run> runs, layout::Range keys) {
+    lists_.wanted.clear();
+    lists_.wanted.add(runs, keys);
+    start();
+  }
   bool next();
 
   [[nodiscard]] const KeyBlock<F>& now() const { return now_; }
   // Whether there are keys before `end` that come in later blocks.
   [[nodiscard]] bool more_before(std::int64_t end) const {
-    return segment_ < lists_.wanted.size() && at_ < end;
+    return run_ < wanted().size() && at_ < end;
   }
   // What a tile with these runs looks at in the current block; find_block_runs() says what `next`
   // is. Valid until the next call.
@@ -75,15 +85,13 @@ class KeyBlocks {
   }
 
  private:
+  void start();
+  [[nodiscard]] std::span<const layout::Run> wanted() const { return lists_.wanted.runs(); }
   const KeyRows& rows_at(std::int64_t position);
-  [[nodiscard]] std::int64_t piece_end() const {
-    return lists_.wanted[segment_].keys.piece(piece_).end;
-  }
-  // Blocks of plain runs end where chunks do, so that no tile needs a call for the end of one chunk
-  // and another for the beginning of the next.
-  [[nodiscard]] std::int64_t chunk_end() const {
-    return plan::keys_of_chunk(plan::chunk_of(at_)).end;
-  }
+  [[nodiscard]] std::int64_t piece_end() const { return wanted()[run_].piece(piece_).end; }
+  // The keys of the next key's chunk. Blocks of plain runs end where chunks do, so that no tile needs
+  // a call for the end of one chunk and another for the beginning of the next.
+  [[nodiscard]] layout::Range chunk() const { return plan::keys_of_chunk(plan::chunk_of(at_)); }
   void take(std::int64_t most);
   void take(const layout::Run& run);
   void copy(std::int64_t place, std::int64_t count);
@@ -97,7 +105,7 @@ class KeyBlocks {
   Room room_;
   KeyRows rows_;  // the piece looked at last
   KeyBlock<F> now_;
-  std::size_t segment_ = 0;  // of the wanted ones, its piece, and the next key in that
+  std::size_t run_ = 0;  // of the wanted ones, its piece, and the next key in that
   std::int64_t piece_ = 0;
   std::int64_t at_ = 0;
 };

@@ -50,7 +50,7 @@ std::int64_t measured(const Carve& carve) {
 // What a task needs at most.
 struct WorkspaceNeed {
   std::size_t bytes = 0;
-  std::size_t wanted = 0;  // segments of keys that a group of tiles looks at
+  std::size_t wanted = 0;  // pieces of keys that a group of tiles looks at
   std::size_t block = 0;   // keys of a block
 
   // Enough for either.

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 
 #include "fuzz.h"
+#include "run/wanted_keys.h"
 
 namespace treadle::run {
 namespace {
@@ -50,7 +52,7 @@ Keys keys_of(const std::vector<layout::Run>& runs, std::int64_t begin, std::int6
   return keys;
 }
 
-std::vector<std::int64_t> keys_of(const std::vector<Segment>& segments) {
+std::vector<std::int64_t> keys_of(std::span<const Segment> segments) {
   std::vector<std::int64_t> keys;
   for (const Segment& segment : segments) {
     for (const auto& [key, full] : keys_of({segment.keys}, 0, key_count)) keys.push_back(key);
@@ -58,9 +60,9 @@ std::vector<std::int64_t> keys_of(const std::vector<Segment>& segments) {
   return keys;
 }
 
-std::size_t pieces_of(const std::vector<Segment>& segments) {
+std::size_t pieces_of(std::span<const layout::Run> runs) {
   std::size_t pieces = 0;
-  for (const Segment& segment : segments) pieces += static_cast<std::size_t>(segment.keys.count());
+  for (const layout::Run& run : runs) pieces += static_cast<std::size_t>(run.count());
   return pieces;
 }
 
@@ -71,79 +73,81 @@ TEST(Blocks, WantedKeysAreThoseOfTheRunsInside) {
     std::mt19937_64 random = test::rng(seed);
     const std::int64_t begin = test::random_int(random, 0, 200);
     const std::int64_t end = test::random_int(random, begin, key_count);
-    std::vector<Segment> wanted;
+    std::vector<std::vector<layout::Run>> tiles(
+        static_cast<std::size_t>(test::random_int(random, 1, 4)));
+    std::size_t pieces = 0;
+    for (std::vector<layout::Run>& runs : tiles) {
+      runs = random_runs(random);
+      pieces += pieces_of(runs);
+    }
+    WantedKeys wanted;
+    wanted.reserve(pieces);
+    std::set<const layout::Run*> memory;
     std::set<std::int64_t> expected;
-    std::int64_t sum = 0;
-    for (std::int64_t tiles = test::random_int(random, 1, 4); tiles > 0; --tiles) {
-      const std::vector<layout::Run> runs = random_runs(random);
-      add_wanted(wanted, runs, begin, end);
+    for (const std::vector<layout::Run>& runs : tiles) {
       const Keys inside = keys_of(runs, begin, end);
-      EXPECT_EQ(reaches(runs, begin, end), !inside.empty());
-      for (const auto& [key, full] : inside) {
-        expected.insert(key);
-        ++sum;
-      }
+      EXPECT_EQ(reaches(runs, {begin, end}), !inside.empty());
+      EXPECT_EQ(count_inside(runs, {begin, end}), static_cast<std::int64_t>(inside.size()));
+      for (const auto& [key, full] : inside) expected.insert(key);
+      wanted.add(runs, {begin, end});
+      memory.insert(wanted.runs().data());
     }
-    std::int64_t added = 0;
-    for (const Segment& segment : wanted) added += segment.keys.length();
-    EXPECT_EQ(added, sum);
-    const std::size_t pieces = pieces_of(wanted);
-    wanted.reserve(pieces);  // as much as a workspace promises
-    const std::size_t room = wanted.capacity();
-    EXPECT_EQ(join(wanted), static_cast<std::int64_t>(expected.size()));
-    EXPECT_EQ(wanted.capacity(), room);
-    EXPECT_LE(pieces_of(wanted), pieces);
+    EXPECT_LE(memory.size(), 2u) << "lists that took turns have grown";
+    EXPECT_EQ(wanted.count(), static_cast<std::int64_t>(expected.size()));
     std::int64_t last = 0;
-    for (const Segment& segment : wanted) {
-      EXPECT_GT(segment.keys.length(), 0);
-      EXPECT_GE(segment.keys.begin(), last) << "segments ascend and do not overlap";
-      last = segment.keys.end();
+    for (const layout::Run& run : wanted.runs()) {
+      EXPECT_GT(run.length(), 0);
+      EXPECT_GE(run.begin(), last) << "runs ascend and do not overlap";
+      last = run.end();
     }
-    EXPECT_THAT(keys_of(wanted), testing::ElementsAreArray(expected));
+    std::vector<std::int64_t> keys;
+    layout::for_each_piece(wanted.runs(), [&](layout::Range piece, bool) {
+      for (std::int64_t key = piece.begin; key < piece.end; ++key) keys.push_back(key);
+    });
+    EXPECT_THAT(keys, testing::ElementsAreArray(expected));
   }
 }
 
 TEST(Blocks, NothingWanted) {
-  std::vector<Segment> wanted;
-  add_wanted(wanted, {}, 0, 100);
-  EXPECT_EQ(join(wanted), 0);
+  WantedKeys wanted;
+  wanted.add({}, {0, 100});
   const std::vector<layout::Run> runs{{10, 20, true}, {30, 40, false}};
-  add_wanted(wanted, runs, 20, 30);
-  add_wanted(wanted, runs, 40, 1000);
-  EXPECT_TRUE(wanted.empty());
+  wanted.add(runs, {20, 30});
+  wanted.add(runs, {40, 1000});
   const std::vector<layout::Run> sparse{layout::Run::stepped({0, 1, 100, 3}, true)};
-  add_wanted(wanted, sparse, 1, 100);
-  EXPECT_TRUE(wanted.empty());
-  EXPECT_FALSE(reaches(sparse, 101, 200));
+  wanted.add(sparse, {1, 100});
+  EXPECT_TRUE(wanted.runs().empty());
+  EXPECT_EQ(wanted.count(), 0);
+  EXPECT_FALSE(reaches(sparse, {101, 200}));
 }
 
 // Tiles of one residue class, whatever part of it each of them looks at.
 TEST(Blocks, ClassesAreJoinedAsAWhole) {
-  std::vector<Segment> wanted;
+  WantedKeys wanted;
   const std::vector<layout::Run> all{layout::Run::stepped({5, 2, 128, 512}, true)};
   const std::vector<layout::Run> some{layout::Run::stepped({5, 2, 128, 100}, true),
                                       layout::Run::stepped({5 + 100 * 128, 2, 128, 48}, false)};
   for (int i = 0; i < 3; ++i) {
-    add_wanted(wanted, all, 1024, 65536);
-    add_wanted(wanted, some, 1024, 65536);
+    wanted.add(all, {1024, 65536});
+    wanted.add(some, {1024, 65536});
   }
-  EXPECT_EQ(join(wanted), 2 * 504);
-  ASSERT_EQ(wanted.size(), 1u);
-  EXPECT_EQ(wanted[0].keys, layout::Run::stepped({1029, 2, 128, 504}, false));
+  EXPECT_EQ(wanted.count(), 2 * 504);
+  ASSERT_EQ(wanted.runs().size(), 1u);
+  EXPECT_EQ(wanted.runs()[0], layout::Run::stepped({1029, 2, 128, 504}, false));
   std::vector<BlockRun> found;
   std::size_t next = 0;
-  find_block_runs(found, wanted, some, next);
+  find_block_runs(found, std::vector<Segment>{{wanted.runs()[0]}}, some, next);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].end, 2 * 92);
   EXPECT_EQ(found[1].end, 2 * 140);
 }
 
 // Cuts what is wanted into blocks of so many keys, as KeyBlocks does.
-std::vector<std::vector<Segment>> cut(const std::vector<Segment>& wanted, std::int64_t block_keys) {
+std::vector<std::vector<Segment>> cut(std::span<const layout::Run> wanted,
+                                      std::int64_t block_keys) {
   std::vector<std::vector<Segment>> blocks;
   std::int64_t room = 0;
-  for (const Segment& segment : wanted) {
-    const layout::Run& keys = segment.keys;
+  for (const layout::Run& keys : wanted) {
     for (std::int64_t piece = 0, done = 0; piece < keys.count();) {
       if (room == 0) {
         blocks.emplace_back();
@@ -172,13 +176,12 @@ TEST(Blocks, StretchesCoverTheRunsOnce) {
     std::mt19937_64 random = test::rng(seed);
     const std::vector<layout::Run> runs = random_runs(random);
     // Blocks hold the tile's keys and those of others.
-    std::vector<Segment> wanted;
-    add_wanted(wanted, runs, 0, key_count);
-    if (test::random_int(random, 0, 3) > 0) add_wanted(wanted, random_runs(random), 0, key_count);
-    join(wanted);
+    WantedKeys wanted;
+    wanted.add(runs, key_count);
+    if (test::random_int(random, 0, 3) > 0) wanted.add(random_runs(random), key_count);
     std::size_t next = 0;
     std::vector<std::pair<std::int64_t, bool>> met;
-    for (const std::vector<Segment>& block : cut(wanted, test::random_int(random, 1, 70))) {
+    for (const std::vector<Segment>& block : cut(wanted.runs(), test::random_int(random, 1, 70))) {
       const std::vector<std::int64_t> keys = keys_of(block);
       std::vector<BlockRun> stretches{{5, 6, true}};  // what was there goes
       find_block_runs(stretches, block, runs, next);
