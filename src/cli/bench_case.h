@@ -49,6 +49,9 @@ double best_ms(const std::function<void()>& work);
 
 // A plain loop that reads every byte once; gives their sum.
 std::uint64_t read_once(std::span<const std::byte> bytes);
+// The same as fast as memory allows: whole words, of which a rest below 256 bytes is left out; gives
+// what depends on all of them.
+std::uint64_t read_words(std::span<const std::byte> bytes);
 
 // The most memory, in bytes, that the process had in use during work, beyond what it had before. 0
 // where the system does not tell.

@@ -54,7 +54,7 @@ void read(const std::vector<Cache>& caches, Executor& executor) {
       const auto all = bytes_of(*tensor);
       base::parallel_for(executor, threads, [&](std::int64_t i) {
         const auto part = static_cast<std::int64_t>(all.size()) / threads;
-        volatile std::uint64_t sum = read_once(
+        volatile std::uint64_t sum = read_words(
             all.subspan(static_cast<std::size_t>(i * part), static_cast<std::size_t>(part)));
         (void)sum;
       });

@@ -1,7 +1,10 @@
 // Time and memory of a piece of work.
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstring>
 #include <fstream>
+#include <numeric>
 #include <string>
 
 #include "cli/bench_case.h"
@@ -41,6 +44,17 @@ std::uint64_t read_once(std::span<const std::byte> bytes) {
   std::uint64_t sum = 0;
   for (const std::byte byte : bytes) sum += static_cast<std::uint64_t>(byte);
   return sum;
+}
+
+std::uint64_t read_words(std::span<const std::byte> bytes) {
+  // Many chains, so that reading is all that takes time.
+  constexpr std::size_t chains = 32;
+  std::array<std::uint64_t, chains> sums{}, words{};
+  for (std::size_t at = 0; at + sizeof words <= bytes.size(); at += sizeof words) {
+    std::memcpy(words.data(), bytes.data() + at, sizeof words);
+    for (std::size_t i = 0; i < chains; ++i) sums[i] ^= words[i];
+  }
+  return std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
 }
 
 std::int64_t peak_bytes(const std::function<void()>& work) {
