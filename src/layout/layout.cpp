@@ -46,11 +46,16 @@ Layout::Layout(Extent extent, Tiles tiles, bool per_batch, bool per_head,
     runs_.insert(runs_.end(), list.begin(), list.end());
     offsets_.push_back(static_cast<std::uint32_t>(runs_.size()));
     std::int64_t pieces = 0;
-    for (const Run& run : list) pieces += run.count();
+    for (const Run& run : list) {
+      pieces += run.count();
+      keys_per_run_ += static_cast<double>(run.length());
+    }
     most_pieces_ = std::max(most_pieces_, pieces);
   }
+  if (!runs_.empty()) keys_per_run_ /= static_cast<double>(runs_.size());
   has_full_ = std::ranges::any_of(runs_, &Run::full);
   has_partial_ = !std::ranges::all_of(runs_, &Run::full);
+  has_steps_ = std::ranges::any_of(runs_, [](const Run& run) { return run.count() > 1; });
 }
 
 std::span<const Run> Layout::runs(std::int64_t b, std::int64_t h, std::int64_t tile) const {

@@ -51,8 +51,12 @@ class Layout {
   // Whether there are runs of either kind.
   [[nodiscard]] bool has_full() const { return has_full_; }
   [[nodiscard]] bool has_partial() const { return has_partial_; }
+  // Whether some tile looks at pieces of keys at regular distances.
+  [[nodiscard]] bool has_steps() const { return has_steps_; }
   // How many pieces of runs a tile has at most.
   [[nodiscard]] std::int64_t most_pieces() const { return most_pieces_; }
+  // How many keys a run has on average.
+  [[nodiscard]] double keys_per_run() const { return keys_per_run_; }
 
   // Pairs inside runs, over all batches and heads.
   [[nodiscard]] std::int64_t run_pairs() const;
@@ -64,8 +68,9 @@ class Layout {
   Extent extent_;
   Tiles tiles_;
   bool per_batch_ = false, per_head_ = false;
-  bool has_full_ = false, has_partial_ = false;
+  bool has_full_ = false, has_partial_ = false, has_steps_ = false;
   std::int64_t most_pieces_ = 0;
+  double keys_per_run_ = 0;
   std::vector<std::uint32_t> offsets_;  // where each list begins in runs_; one more at the end
   std::vector<Run> runs_;
 };

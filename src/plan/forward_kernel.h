@@ -26,6 +26,7 @@ struct ForwardKernelArgs {
   // Where chunks end, in places of the block, if the block's keys are all that the tile sees of
   // these chunks: then each is summed on its own and added to m, l and O, which are those of the
   // chunks before. None: the keys go on with m, l and O, which are those of their chunk alone.
+  // Kernels of sparse plans know of chunks, unless they are exact_nonfinite.
   const std::int32_t* chunk_ends = nullptr;
   std::int64_t chunks = 0;
 };

@@ -43,6 +43,13 @@ int most_in_few(const TilePlan& plan) {
   return few_keys * ((plan.rows - 1) / (few_keys * slower));
 }
 
+bool is_sparse(const layout::Layout& layout) {
+  constexpr std::int64_t short_sequence = 1024;
+  constexpr double short_runs = 64;
+  return layout.extent().keys.count() > short_sequence &&
+         (layout.has_steps() || layout.keys_per_run() < short_runs);
+}
+
 int tiles_per_group(const TilePlan& plan, bool copies_keys) {
   const auto bytes = static_cast<std::int64_t>(size_of(plan.compute));
   // Queries, the sums of a chunk and those of all chunks.
@@ -88,7 +95,8 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
 
 base::Hash hash(const TilePlan& plan) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [target, compute, dim, value_dim, vectors, rows, key_block, keys, mods] = plan;
+  const auto& [target, compute, dim, value_dim, vectors, rows, key_block, keys, mods, sparse] =
+      plan;
   return base::Hasher()
       .add(hash(target))
       .add(compute)
@@ -101,6 +109,7 @@ base::Hash hash(const TilePlan& plan) {
       .add(keys.element)
       .add(mods.whole)
       .add(mods.piece)
+      .add(sparse)
       .finish();
 }
 

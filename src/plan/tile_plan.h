@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "layout/layout.h"
 #include "layout/order.h"
 #include "layout/tile_weights.h"
 #include "plan/mod_pieces.h"
@@ -43,6 +44,8 @@ struct TilePlan {
   std::int64_t key_block = 64;  // the most keys a kernel call handles
   KeyForm keys;
   PieceSize mods;  // how large they are before they are cut
+  // Tiles look at few keys of a chunk, or of a block: kernels have loops for that besides.
+  bool sparse = false;
 
   [[nodiscard]] std::int64_t width() const { return vectors * target.lanes(compute); }  // queries
   bool operator==(const TilePlan&) const = default;
@@ -56,6 +59,8 @@ TilePlan plan_tile(const Target& target, DType compute, std::int64_t dim, std::i
 inline constexpr int few_keys = 4;
 // The most that may be left over for that to be faster than another group of `rows`.
 int most_in_few(const TilePlan& plan);
+// Whether that matters for a layout: such kernels take longer to compile.
+bool is_sparse(const layout::Layout& layout);
 
 // Vectors of the tiles that queries in groups of `height` make, the last of which may be cut.
 int vectors_for(const Target& target, DType compute, std::int64_t height);

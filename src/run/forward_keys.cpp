@@ -134,11 +134,12 @@ template <class F>
 void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts,
                                bool exact) {
   std::span<const BlockRun> runs = blocks_.runs_of(tile.runs, tile.next_run);
+  const bool sums_chunks = tile.kernels->plan.sparse && !exact && !cuts_.are_kept();
   WholeChunks whole;
   for (const ChunkPlaces& part : parts) {
     const Seen seen = seen_of(runs, part.places);
     if (seen.is_empty() && !tile.chunk_begun) continue;
-    if (part.ends && !tile.chunk_begun && !exact && !cuts_.are_kept() && seen.is_even()) {
+    if (sums_chunks && part.ends && !tile.chunk_begun && seen.is_even()) {
       const bool full = seen.partial == 0;
       if (whole.places.full != full || whole.places.end != seen.begin) run_whole(tile, whole);
       if (whole.chunks == 0) whole.places = {seen.begin, seen.end, full};

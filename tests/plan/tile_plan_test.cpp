@@ -80,6 +80,24 @@ TEST(TilePlans, HashTellsThemApart) {
   EXPECT_EQ(static_cast<int>(hashes.size()), count);
 }
 
+// Causal masks have long runs, windows short ones, residue classes steps; short sequences do not pay
+// for kernels that take longer to compile.
+TEST(TilePlans, SparseIsWhatLooksAtFewKeysAtATime) {
+  using layout::Run;
+  const auto sparse = [](std::int64_t keys, std::vector<Run> runs) {
+    return is_sparse(layout::Layout({1, 1, 48, keys}, layout::Tiles({}, 48, 48), false, false,
+                                    {std::move(runs)}));
+  };
+  const Run window{1000, 1050, false}, full{0, 1000, true},
+      steps = Run::stepped({0, 1, 128, 32}, true);
+  EXPECT_FALSE(sparse(4096, {full}));
+  EXPECT_FALSE(sparse(4096, {full, window}));
+  EXPECT_TRUE(sparse(4096, {window}));
+  EXPECT_TRUE(sparse(4096, {steps}));
+  EXPECT_TRUE(sparse(8192, {full, Run::stepped({4096, 1, 8, 100}, false)}));
+  EXPECT_FALSE(sparse(1024, {Run::stepped({0, 1, 128, 8}, true)}));
+}
+
 TEST(TileWeights, PreferFullerTiles) {
   for (const char* name : {"x86-64", "haswell", "skylake-avx512"}) {
     for (const DType compute : {DType::f32, DType::f64}) {

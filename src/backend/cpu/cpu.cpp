@@ -134,6 +134,7 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
           .value_dim = call.sizes.value_dim,
           .score_facts = facts.score,
           .mask_facts = facts.mask,
+          .sparse = plan::is_sparse(term.layout),
           .mask = {term.mask, facts.checked_term}};
 }
 

@@ -49,6 +49,7 @@ plan::TilePlan plan_of(const ForwardKind& kind, int vectors) {
   plan::TilePlan plan =
       plan::plan_tile(kind.target, kind.compute, kind.dim, kind.value_dim, vectors);
   plan.mods = kind.mods;
+  plan.sparse = kind.sparse;
   return plan;
 }
 

@@ -39,6 +39,7 @@ struct ForwardKind {
   DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
   std::int64_t dim = 0, value_dim = 0;
   plan::ModFacts score_facts, mask_facts;
+  bool sparse = false;  // plan::TilePlan::sparse
   plan::PieceSize mods = {};
   KernelMask mask = {};
 

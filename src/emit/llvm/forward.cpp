@@ -65,6 +65,8 @@ class ForwardEmitter {
   void make_weights(Value* weights, const Values& power);
 
   bool has_mods() const { return spec_.masked || spec_.score.kind != plan::ScoreForm::Kind::plain; }
+  // Whether there is code for the keys of several chunks.
+  bool sums_chunks() const { return plan_.sparse && !spec_.exact_nonfinite; }
   bool marks_hidden() const { return spec_.masked && spec_.exact_nonfinite; }
   ::llvm::VectorType* bits() {
     return build_.vector(build_.getIntNTy(build_.real()->getScalarSizeInBits()));
@@ -96,7 +98,9 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
       scores_(kernel_.args()[&ForwardKernelArgs::scores]),
-      apart_(build_.CreateICmpSGT(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(0))) {
+      apart_(sums_chunks()
+                 ? build_.CreateICmpSGT(kernel_.args()[&ForwardKernelArgs::chunks], build_.index(0))
+                 : build_.getFalse()) {
   only_end_ = build_.CreateAlloca(build_.getInt32Ty());
   build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
   for (int v = 0; v < plan_.vectors; ++v) {
@@ -275,6 +279,7 @@ void ForwardEmitter::add_values() {
                             .c = kernel_.args()[&ForwardKernelArgs::sums],
                             .keys = tile_.count(),
                             .dim = plan_.value_dim};
+  if (!sums_chunks()) return add(build_, plan_, product, marks_hidden());
   build_.when(build_.CreateNot(apart_), [&] { add(build_, plan_, product, marks_hidden()); });
   build_.when(apart_, [&] {
     add_chunks(build_, plan_, product, kernel_.args()[&ForwardKernelArgs::chunk_ends],

@@ -155,7 +155,7 @@ void multiply(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
   };
   const auto fewer_than = [&](int rows) { return build.CreateICmpSLT(keys, build.index(rows)); };
   Value* none = build.index(0);
-  const int few = std::min(plan.rows, plan::few_keys);
+  const int few = plan.sparse ? std::min(plan.rows, plan::few_keys) : plan.rows;
   Value* whole = keys;  // how many come in groups of plan.rows
   if (plan.rows > few) {
     Value* rest = build.CreateURem(keys, build.index(plan.rows));
