@@ -5,21 +5,41 @@
 
 namespace treadle::plan {
 
-std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim) {
+bool decodes(const Target& target, DType compute, const layout::Layout& layout,
+             std::int64_t group) {
+  constexpr std::int64_t most_rows = 64, shortest_piece = 16;
+  const layout::Extent& extent = layout.extent();
+  const std::int64_t queries = extent.queries.count();
+  if (queries > target.lanes(compute) || queries * group > most_rows) return false;
+  if (layout.tiles().count() != 1 || (layout.per_head() && group > 1)) return false;
+  if (!layout.has_steps()) return true;
+  for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
+    for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
+      for (const layout::Run& run : layout.runs(b, h, 0))
+        if (run.count() > 1 && run.width() < shortest_piece) return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
+                          const RowBlocks& rows) {
   constexpr std::int64_t wanted = 4096, most = 64;
   const std::int64_t lanes = target.lanes(compute);
   const std::int64_t row = dim * static_cast<std::int64_t>(size_of(key_type));
   const std::int64_t keys = std::min(most, wanted / std::max<std::int64_t>(row, 1));
-  return std::max(lanes, keys / lanes * lanes);
+  // Four rows multiply two vectors of keys at once.
+  return std::max(rows.fours ? 2 * lanes : lanes, keys / lanes * lanes);
 }
 
 base::Key key(const DecodeKernelSpec& spec) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [target, compute, key_type, value_type, dim, value_dim, key_block, score, score_facts,
-               masked, mask, mask_facts, mods] = spec;
+  const auto& [target, compute, key_type, value_type, dim, value_dim, key_block, rows, score,
+               score_facts, masked, mask, mask_facts, mods] = spec;
   base::Hasher hasher;
   hasher.add("decode").add(hash(target)).add(compute).add(key_type).add(value_type);
-  hasher.add(dim).add(value_dim).add(key_block).add(score.kind).add(masked);
+  hasher.add(dim).add(value_dim).add(key_block).add(rows.fours).add(rows.rest);
+  hasher.add(score.kind).add(masked);
   // What the code does not read does not make it another kernel.
   if (score.kind != ScoreForm::Kind::plain) hasher.add(score.graph.key()).add(hash(score_facts));
   if (masked) hasher.add(mask.key()).add(hash(mask_facts));

@@ -11,15 +11,13 @@
 
 #include "base/hash.h"
 #include "ir/graph.h"
+#include "layout/layout.h"
 #include "plan/mod_facts.h"
 #include "plan/mod_pieces.h"
 #include "plan/score_form.h"
 #include "plan/target.h"
 
 namespace treadle::plan {
-
-// Rows of queries that a kernel takes at most.
-inline constexpr std::int64_t most_decode_rows = 64;
 
 // Floats are of the spec's compute type unless said otherwise.
 struct DecodeKernelArgs {
@@ -37,15 +35,24 @@ struct DecodeKernelArgs {
   std::int64_t b = 0;
   const std::int64_t* score_captures = nullptr;  // descriptors (plan/capture_descriptors.h)
   const std::int64_t* mask_captures = nullptr;
-  void* frame = nullptr;             // scratch of mods in pieces
-  std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
-  void* turned = nullptr;            // [key_block / lanes][dim][lanes], scratch: keys in the lanes
-  void* scores = nullptr;            // [rows][key_block], scratch
-  void* sums = nullptr;              // [rows][value_dim]: O, not yet divided by l
-  void* maximum = nullptr;           // [rows]: m, in powers of two; -inf at first
-  void* weight = nullptr;            // [rows]: l; 0 at first
+  void* frame = nullptr;    // scratch of mods in pieces
+  void* turned = nullptr;   // [key_block / lanes][dim][lanes], scratch: keys in the lanes
+  void* scores = nullptr;   // [rows][key_block], scratch
+  void* sums = nullptr;     // [rows][value_dim]: O, not yet divided by l
+  void* maximum = nullptr;  // [rows]: m, in powers of two; -inf at first
+  void* weight = nullptr;   // [rows]: l; 0 at first
 };
 
+// Rows are handled four by four, and then the rest.
+struct RowBlocks {
+  bool fours = true;
+  int rest = 0;
+
+  explicit RowBlocks(std::int64_t rows) : fours(rows >= 4), rest(static_cast<int>(rows % 4)) {}
+  bool operator==(const RowBlocks&) const = default;
+};
+
+// Mods must not fail: no fact says that something has to be checked.
 struct DecodeKernelSpec {
   using Args = DecodeKernelArgs;
 
@@ -54,19 +61,26 @@ struct DecodeKernelSpec {
   DType key_type = DType::f32, value_type = DType::f32;
   std::int64_t dim = 0, value_dim = 0;
   std::int64_t key_block = 32;  // the most keys a call handles; whole vectors
+  RowBlocks rows{1};
   // Graphs and facts have q and kv exchanged (ir/exchange.h): the keys are in the lanes.
   ScoreForm score;
   ModFacts score_facts;
   bool masked = false;  // else every row sees every key of the block
-  ir::Graph mask;       // the first output says what is visible, the last one whether a pair fails
+  ir::Graph mask;       // the first output says what is visible
   ModFacts mask_facts;
   PieceSize mods;  // how large they are before they are cut
 
   bool operator==(const DecodeKernelSpec&) const = default;
 };
 
+// Whether a call with this layout decodes; `group` heads share a key head. Few queries would leave
+// most lanes of the forward's tiles empty; keys in pieces that are too short for these lanes are
+// gathered by the forward.
+bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
+
 // Keys of a block: about 4 KB, so that the next one can be fetched meanwhile.
-std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim);
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
+                          const RowBlocks& rows);
 
 base::Key key(const DecodeKernelSpec& spec);
 

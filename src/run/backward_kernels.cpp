@@ -3,22 +3,18 @@
 
 namespace treadle::run {
 
-void needed(const BackwardKernels& kernels, const layout::Layout& layout,
-            std::vector<std::function<void()>>& missing) {
-  const auto add = [&](const auto& kernel) {
-    if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
-  };
+void needed(const BackwardKernels& kernels, const layout::Layout& layout, Missing& missing) {
   // The longest to compile come first.
-  if (layout.has_partial()) add(kernels.masked);
-  if (layout.has_full()) add(kernels.full);
-  add(kernels.sum_dk);
-  add(kernels.sum_dv);
-  add(kernels.queries_to_lanes);
-  add(kernels.dout_to_lanes);
-  add(kernels.dq_to_rows);
+  if (layout.has_partial()) missing.add(kernels.masked);
+  if (layout.has_full()) missing.add(kernels.full);
+  missing.add(kernels.sum_dk);
+  missing.add(kernels.sum_dv);
+  missing.add(kernels.queries_to_lanes);
+  missing.add(kernels.dout_to_lanes);
+  missing.add(kernels.dq_to_rows);
   for (const CopyKernel* copy : {&kernels.load_q, &kernels.load_out, &kernels.store_dq,
                                  &kernels.store_dk, &kernels.store_dv})
-    add(*copy);
+    missing.add(*copy);
 }
 
 }  // namespace treadle::run

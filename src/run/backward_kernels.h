@@ -1,14 +1,12 @@
 // The kernels of one kind of backward call. All tiles have one number of vectors.
 #pragma once
 
-#include <functional>
-#include <vector>
-
 #include "layout/layout.h"
 #include "plan/backward_kernel.h"
 #include "plan/mod_plan.h"
 #include "plan/reduce_kernel.h"
 #include "plan/transpose_kernel.h"
+#include "run/lazy_kernel.h"
 #include "run/rows.h"
 
 namespace treadle::run {
@@ -35,7 +33,6 @@ struct BackwardKernels {
 
 // Adds what has to be compiled before a call with this layout runs. The exact ones are compiled when
 // a call meets a NaN.
-void needed(const BackwardKernels& kernels, const layout::Layout& layout,
-            std::vector<std::function<void()>>& missing);
+void needed(const BackwardKernels& kernels, const layout::Layout& layout, Missing& missing);
 
 }  // namespace treadle::run

@@ -1,32 +1,31 @@
-// Rows of a key head against its keys, chunk by chunk on all threads, then joined in order.
+// Rows of a key head against its keys, chunk by chunk, joined in order.
 //
-//   for (batch, key head, chunk):     on any thread
-//     for block of keys of a run:     a kernel: m, l and O of the chunk go on
-//     keep m, l and O of the chunk
 //   for (batch, key head):            on any thread
-//     merge the chunks' m, l and O in order, divide O by l, write rows, lse and max
+//     for chunk:
+//       for block of keys of a run:   a kernel: m, l and O of the chunk go on
+//       merge the chunk's m, l and O into those before
+//     divide O by l, write rows, lse and max
 //
-// Read Decoder::run() first.
+// Few key heads would leave threads idle: then chunks are done on any thread, and their m, l and O
+// are kept until all are there. Read Decoder::run() first.
 #include "run/decode.h"
 
 #include <algorithm>
 #include <atomic>
-#include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "plan/chunks.h"
-#include "run/nonfinite.h"
 #include "run/row_results.h"
 #include "run/tile.h"
+#include "run/wanted_keys.h"
 
 namespace treadle::run {
 namespace {
 
-// More rows fill the lanes of the forward's tiles well enough.
-constexpr std::int64_t most_rows = 8;
-// Keys of shorter pieces are gathered by the forward.
-constexpr std::int64_t shortest_piece = 16;
+// Lists of keys per thread that keep all threads busy to the end.
+constexpr std::int64_t enough_lists = 4;
 
 template <class F>
 class Decoder {
@@ -38,15 +37,7 @@ class Decoder {
   bool run();
 
  private:
-  // A thread's memory.
-  struct Room {
-    F *queries, *turned, *scores, *rows;
-    std::int32_t *positions, *heads, *keys;
-    std::byte* frame;
-
-    Room(Carver& carver, const Decoder& decoder);
-  };
-  // m, l and O of all rows of a key head.
+  // m, l and O of all rows of a key head, row by row.
   struct States {
     F *maximum, *weight, *sums;
 
@@ -58,19 +49,39 @@ class Decoder {
       return {maximum + r, weight + r, sums + r * value_dim};
     }
   };
+  // A thread's memory.
+  struct Room {
+    F *queries, *turned, *scores, *rows;
+    std::int32_t *positions, *heads, *keys;
+    std::byte* frame;
+    States part, total;
 
-  [[nodiscard]] std::span<const layout::Run> runs_of(std::int64_t b, std::int64_t key_head) const {
-    return layout_.runs(b, key_head * group_, 0);
+    Room(Carver& carver, const Decoder& decoder);
+  };
+  // The keys of a key head of a batch entry.
+  struct List {
+    std::int64_t b = 0, key_head = 0;
+    std::span<const layout::Run> runs;
+    layout::Range chunks;
+  };
+
+  [[nodiscard]] List list_of(std::int64_t number) const;
+  [[nodiscard]] States kept(std::int64_t list, std::int64_t chunk) const;
+
+  void run_list(std::int64_t number, Workspace& workspace);
+  void keep_chunk(std::int64_t item, Workspace& workspace) const;
+  void join_kept(std::int64_t number, Workspace& workspace);
+
+  void load_queries(const List& list, const Room& room) const;
+  void clear(const States& states) const {
+    TileState<F>{states.maximum, states.weight, states.sums}.clear(rows_, spec_.value_dim);
   }
-  [[nodiscard]] States states_of(std::int64_t item) const {
-    Carver carver(states_ + item * state_bytes_);
-    return {carver, rows_, spec_.value_dim};
-  }
-  void load_queries(std::int64_t b, std::int64_t key_head, const Room& room) const;
-  void run_chunk(std::int64_t item, Workspace& workspace) const;
-  void run_keys(layout::Range keys, bool full, std::int64_t b, std::int64_t key_head,
-                const Room& room, const States& states) const;
-  void finish(std::int64_t head, Workspace& workspace);
+  void run_chunk(const List& list, layout::Range keys, const Room& room,
+                 const States& states) const;
+  void run_keys(const List& list, layout::Range keys, bool full, const Room& room,
+                const States& states) const;
+  void merge_rows(const States& total, const States& part) const;
+  void write(const List& list, const Room& room, const States& total);
 
   const DecodeKernels& kernels_;
   const plan::DecodeKernelSpec& spec_;
@@ -79,10 +90,10 @@ class Decoder {
   const ForwardProblem& problem_;
   const base::Workers& workers_;
   Scratch& scratch_;
-  std::int64_t batch_, heads_, key_heads_, group_, queries_, rows_;
-  layout::Range chunks_;  // of all keys
+  std::int64_t batch_, key_heads_, group_, queries_, rows_;
+  std::int64_t most_chunks_ = 0;  // of a list
   std::int64_t state_bytes_ = 0;
-  std::byte* states_ = nullptr;
+  std::byte* states_ = nullptr;  // [list][chunk]
   std::atomic<bool> clean_ = true;
 };
 
@@ -98,67 +109,133 @@ Decoder<F>::Decoder(const DecodeKernels& kernels, const layout::Layout& layout,
       workers_(workers),
       scratch_(scratch),
       batch_(layout.extent().batch),
-      heads_(layout.extent().heads),
       key_heads_(problem.keys.heads()),
-      group_(heads_ / key_heads_),
+      group_(layout.extent().heads / key_heads_),
       queries_(layout.extent().queries.count()),
-      rows_(group_ * queries_) {
-  std::int64_t begin = layout.extent().keys.end, end = 0;
-  for (std::int64_t b = 0; b < (layout.per_batch() ? batch_ : 1); ++b) {
-    for (std::int64_t h = 0; h < (layout.per_head() ? heads_ : 1); ++h) {
-      const auto runs = layout.runs(b, h, 0);
-      if (runs.empty()) continue;
-      begin = std::min(begin, runs.front().begin());
-      end = std::max(end, runs.back().end());
-    }
-  }
-  if (begin < end) chunks_ = plan::chunks_of({begin, end});
-  state_bytes_ = measured([&](Carver& carver) { States(carver, rows_, spec_.value_dim); });
-}
+      rows_(group_ * queries_) {}
 
 template <class F>
-Decoder<F>::Room::Room(Carver& carver, const Decoder& decoder) {
-  const plan::DecodeKernelSpec& spec = decoder.spec_;
-  const std::int64_t rows = decoder.rows_;
-  queries = carver.take<F>(rows * spec.dim);
-  turned = carver.take<F>(spec.key_block * spec.dim);
-  scores = carver.take<F>(rows * spec.key_block);
-  this->rows = carver.take<F>(rows * spec.value_dim);
-  positions = carver.take<std::int32_t>(rows);
-  heads = carver.take<std::int32_t>(rows);
-  keys = carver.take<std::int32_t>(spec.key_block);
-  frame = carver.take<std::byte>(decoder.kernels_.frame);
-}
+Decoder<F>::Room::Room(Carver& carver, const Decoder& decoder)
+    : queries(carver.take<F>(decoder.rows_ * decoder.spec_.dim)),
+      turned(carver.take<F>(decoder.spec_.key_block * decoder.spec_.dim)),
+      scores(carver.take<F>(decoder.rows_ * decoder.spec_.key_block)),
+      rows(carver.take<F>(decoder.rows_ * decoder.spec_.value_dim)),
+      positions(carver.take<std::int32_t>(decoder.rows_)),
+      heads(carver.take<std::int32_t>(decoder.rows_)),
+      keys(carver.take<std::int32_t>(decoder.spec_.key_block)),
+      frame(carver.take<std::byte>(decoder.kernels_.frame)),
+      part(carver, decoder.rows_, decoder.spec_.value_dim),
+      total(carver, decoder.rows_, decoder.spec_.value_dim) {}
 
 template <class F>
 bool Decoder<F>::run() {
-  const std::int64_t chunks = chunks_.count(), lists = batch_ * key_heads_;
-  const std::int64_t room = measured([&](Carver& carver) { Room(carver, *this); });
-  const std::int64_t items = lists * chunks;
-  Scratch::Share kept(
-      scratch_, 1,
-      {.bytes = static_cast<std::size_t>(std::max<std::int64_t>(items, 1) * state_bytes_)});
+  const std::int64_t lists = batch_ * key_heads_, threads = workers_.threads();
+  const auto room =
+      static_cast<std::size_t>(measured([&](Carver& carver) { Room(carver, *this); }));
+  const auto for_each = [&](Scratch::Share& share, std::int64_t count, auto work) {
+    base::parallel_for(workers_, count, [&](std::int64_t i) {
+      const Scratch::Lease workspace = share.lend();
+      (this->*work)(i, *workspace);
+    });
+  };
+  if (lists < enough_lists * threads) {
+    for (std::int64_t i = 0; i < lists; ++i)
+      most_chunks_ = std::max(most_chunks_, list_of(i).chunks.count());
+  }
+  if (most_chunks_ <= 1) {
+    Scratch::Share share(scratch_, std::min<std::int64_t>(lists, threads), {.bytes = room});
+    // From here on nothing is allocated: results are written.
+    for_each(share, lists, &Decoder::run_list);
+    return clean_;
+  }
+  state_bytes_ = measured([&](Carver& carver) { States(carver, rows_, spec_.value_dim); });
+  const std::int64_t items = lists * most_chunks_;
+  Scratch::Share kept(scratch_, 1, {.bytes = static_cast<std::size_t>(items * state_bytes_)});
   states_ = kept.front().memory();
-  Scratch::Share share(scratch_, std::min<std::int64_t>(std::max(items, lists), workers_.threads()),
-                       {.bytes = static_cast<std::size_t>(room + state_bytes_)});
-  // From here on nothing is allocated: results are written.
-  base::parallel_for(workers_, items, [&](std::int64_t item) {
-    const Scratch::Lease workspace = share.lend();
-    run_chunk(item, *workspace);
-  });
-  base::parallel_for(workers_, lists, [&](std::int64_t list) {
-    const Scratch::Lease workspace = share.lend();
-    finish(list, *workspace);
-  });
+  Scratch::Share share(scratch_, std::min<std::int64_t>(items, threads), {.bytes = room});
+  for_each(share, items, &Decoder::keep_chunk);
+  for_each(share, lists, &Decoder::join_kept);
   return clean_;
+}
+
+template <class F>
+typename Decoder<F>::List Decoder<F>::list_of(std::int64_t number) const {
+  List list{number / key_heads_, number % key_heads_, {}, {}};
+  list.runs = layout_.runs(list.b, list.key_head * group_, 0);
+  if (!list.runs.empty())
+    list.chunks = plan::chunks_of({list.runs.front().begin(), list.runs.back().end()});
+  return list;
+}
+
+template <class F>
+typename Decoder<F>::States Decoder<F>::kept(std::int64_t list, std::int64_t chunk) const {
+  Carver carver(states_ + (list * most_chunks_ + chunk) * state_bytes_);
+  return {carver, rows_, spec_.value_dim};
+}
+
+template <class F>
+void Decoder<F>::run_list(std::int64_t number, Workspace& workspace) {
+  Carver carver(workspace.memory());
+  Room room(carver, *this);
+  workspace.check(carver);
+  const List list = list_of(number);
+  load_queries(list, room);
+  bool started = false;
+  for (std::int64_t chunk = list.chunks.begin; chunk < list.chunks.end; ++chunk) {
+    const layout::Range keys = plan::keys_of_chunk(chunk);
+    if (!reaches(list.runs, keys)) continue;
+    clear(room.part);
+    run_chunk(list, keys, room, room.part);
+    if (started) {
+      merge_rows(room.total, room.part);
+    } else {
+      std::swap(room.total, room.part);
+    }
+    started = true;
+  }
+  if (!started) clear(room.total);
+  write(list, room, room.total);
+}
+
+template <class F>
+void Decoder<F>::keep_chunk(std::int64_t item, Workspace& workspace) const {
+  const List list = list_of(item / most_chunks_);
+  const std::int64_t number = item % most_chunks_;
+  const layout::Range keys = plan::keys_of_chunk(list.chunks.begin + number);
+  if (number >= list.chunks.count() || !reaches(list.runs, keys)) return;
+  Carver carver(workspace.memory());
+  const Room room(carver, *this);
+  workspace.check(carver);
+  load_queries(list, room);
+  const States states = kept(item / most_chunks_, number);
+  clear(states);
+  run_chunk(list, keys, room, states);
+}
+
+template <class F>
+void Decoder<F>::join_kept(std::int64_t number, Workspace& workspace) {
+  Carver carver(workspace.memory());
+  const Room room(carver, *this);
+  const List list = list_of(number);
+  std::optional<States> total;
+  for (std::int64_t i = 0; i < list.chunks.count(); ++i) {
+    if (!reaches(list.runs, plan::keys_of_chunk(list.chunks.begin + i))) continue;
+    if (total) {
+      merge_rows(*total, kept(number, i));
+    } else {
+      total = kept(number, i);
+    }
+  }
+  if (!total) clear(room.total);
+  write(list, room, total.value_or(room.total));
 }
 
 // Rows in the compute type, scaled.
 template <class F>
-void Decoder<F>::load_queries(std::int64_t b, std::int64_t key_head, const Room& room) const {
+void Decoder<F>::load_queries(const List& list, const Room& room) const {
   for (std::int64_t g = 0; g < group_; ++g) {
-    const std::int64_t h = key_head * group_ + g;
-    load_rows(kernels_.load_q, problem_.q, b, h, nullptr, queries_,
+    const std::int64_t h = list.key_head * group_ + g;
+    load_rows(kernels_.load_q, problem_.q, list.b, h, nullptr, queries_,
               room.queries + g * queries_ * spec_.dim, spec_.dim);
     for (std::int64_t i = 0; i < queries_; ++i) {
       room.heads[g * queries_ + i] = static_cast<std::int32_t>(h);
@@ -170,36 +247,23 @@ void Decoder<F>::load_queries(std::int64_t b, std::int64_t key_head, const Room&
   for (std::int64_t i = 0; i < rows_ * spec_.dim; ++i) room.queries[i] *= factor;
 }
 
+// What the rows see of a chunk.
 template <class F>
-void Decoder<F>::run_chunk(std::int64_t item, Workspace& workspace) const {
-  const std::int64_t list = item / chunks_.count();
-  const std::int64_t b = list / key_heads_, key_head = list % key_heads_;
-  const layout::Range keys = plan::keys_of_chunk(chunks_.begin + item % chunks_.count());
-  const States states = states_of(item);
-  TileState<F>{states.maximum, states.weight, states.sums}.clear(rows_, spec_.value_dim);
-  Carver carver(workspace.memory());
-  const Room room(carver, *this);
-  workspace.check(carver);
-  bool loaded = false;
-  for (const layout::Run& run : runs_of(b, key_head)) {
-    if (run.end() <= keys.begin || run.begin() >= keys.end) continue;
-    for (std::int64_t i = run.pieces_before(keys.begin); i < run.count(); ++i) {
-      const layout::Range piece{std::max(run.piece(i).begin, keys.begin),
-                                std::min(run.piece(i).end, keys.end)};
-      if (piece.begin >= piece.end) break;
-      if (!loaded) load_queries(b, key_head, room);
-      loaded = true;
-      run_keys(piece, run.full(), b, key_head, room, states);
+void Decoder<F>::run_chunk(const List& list, layout::Range keys, const Room& room,
+                           const States& states) const {
+  for (const layout::Run& run : runs_near(list.runs, keys)) {
+    for (const layout::Run& part : layout::RunPart(run, keys.begin, keys.end)) {
+      for (std::int64_t i = 0; i < part.count(); ++i)
+        run_keys(list, part.piece(i), run.full(), room, states);
     }
   }
 }
 
 template <class F>
-void Decoder<F>::run_keys(layout::Range keys, bool full, std::int64_t b, std::int64_t key_head,
-                          const Room& room, const States& states) const {
-  std::int64_t never = 0;
+void Decoder<F>::run_keys(const List& list, layout::Range keys, bool full, const Room& room,
+                          const States& states) const {
   for (std::int64_t at = keys.begin; at < keys.end;) {
-    const KeyRows rows = problem_.keys.rows(b, key_head, at);
+    const KeyRows rows = problem_.keys.rows(list.b, list.key_head, at);
     const std::int64_t end = std::min({keys.end, at + spec_.key_block, rows.end});
     for (std::int64_t i = 0; i < spec_.key_block; ++i)
       room.keys[i] = static_cast<std::int32_t>(std::min(at + i, end - 1));
@@ -213,11 +277,10 @@ void Decoder<F>::run_keys(layout::Range keys, bool full, std::int64_t b, std::in
                                               .positions = room.positions,
                                               .heads = room.heads,
                                               .rows = rows_,
-                                              .b = b,
+                                              .b = list.b,
                                               .score_captures = captures_.score.data(),
                                               .mask_captures = captures_.mask.data(),
                                               .frame = room.frame,
-                                              .poisoned = &never,
                                               .turned = room.turned,
                                               .scores = room.scores,
                                               .sums = states.sums,
@@ -228,73 +291,42 @@ void Decoder<F>::run_keys(layout::Range keys, bool full, std::int64_t b, std::in
 }
 
 template <class F>
-void Decoder<F>::finish(std::int64_t list, Workspace& workspace) {
-  const std::int64_t b = list / key_heads_, key_head = list % key_heads_;
-  Carver carver(workspace.memory());
-  const Room room(carver, *this);
-  const States total(carver, rows_, spec_.value_dim);
-  workspace.check(carver);
-  TileState<F>{total.maximum, total.weight, total.sums}.clear(rows_, spec_.value_dim);
-  for (std::int64_t chunk = 0; chunk < chunks_.count(); ++chunk) {
-    const States part = states_of(list * chunks_.count() + chunk);
-    for (std::int64_t r = 0; r < rows_; ++r) {
-      merge(total.row(r, spec_.value_dim), part.row(r, spec_.value_dim), std::int64_t{1},
-            spec_.value_dim);
-    }
+void Decoder<F>::merge_rows(const States& total, const States& part) const {
+  for (std::int64_t r = 0; r < rows_; ++r) {
+    merge(total.row(r, spec_.value_dim), part.row(r, spec_.value_dim), std::int64_t{1},
+          spec_.value_dim);
   }
+}
+
+template <class F>
+void Decoder<F>::write(const List& list, const Room& room, const States& total) {
   for (std::int64_t r = 0; r < rows_; ++r) {
     F* row = room.rows + r * spec_.value_dim;
     const F* sums = total.sums + r * spec_.value_dim;
-    const bool sees_nothing = total.maximum[r] == -std::numeric_limits<F>::infinity();
-    const F by = sees_nothing ? F{1} : F{1} / total.weight[r];
-    for (std::int64_t d = 0; d < spec_.value_dim; ++d) row[d] = sums[d] * by;
-    const bool is_clean =
-        sees_nothing ? total.weight[r] == F{0} &&
-                           std::all_of(row, row + spec_.value_dim, [](F x) { return x == F{0}; })
-                     : total.weight[r] == total.weight[r] && !has_nan(row, spec_.value_dim);
-    if (!is_clean) clean_ = false;
-    if (sees_nothing) std::fill_n(row, spec_.value_dim, F{0});
+    const F factor = factor_of(total.maximum[r], total.weight[r]);
+    for (std::int64_t d = 0; d < spec_.value_dim; ++d) row[d] = sums[d] * factor;
+    if (!settle(total.maximum[r], total.weight[r], row, spec_.value_dim)) clean_ = false;
   }
   for (std::int64_t g = 0; g < group_; ++g) {
-    const std::int64_t h = key_head * group_ + g, first = g * queries_;
+    const std::int64_t h = list.key_head * group_ + g, first = g * queries_;
     store_rows(kernels_.store_out, room.rows + first * spec_.value_dim, spec_.value_dim,
-               problem_.out, b, h, nullptr, queries_);
+               problem_.out, list.b, h, nullptr, queries_);
     const auto put = [&](const std::optional<View>& view, auto value_of) {
-      if (!view) return;
-      F* base = static_cast<F*>(view->data()) + b * view->stride(0) + h * view->stride(1);
-      for (std::int64_t i = 0; i < queries_; ++i)
-        base[i * view->stride(2)] = static_cast<F>(value_of(first + i));
+      put_rows<F>(view, list.b, h, nullptr, queries_, value_of);
     };
-    put(problem_.max, [&](std::int64_t r) { return natural_maximum(total.maximum[r]); });
-    put(problem_.lse,
-        [&](std::int64_t r) { return natural_lse(total.maximum[r], total.weight[r]); });
+    const F *maximum = total.maximum + first, *weight = total.weight + first;
+    put(problem_.max, [&](std::int64_t i) { return natural_maximum(maximum[i]); });
+    put(problem_.lse, [&](std::int64_t i) { return natural_lse(maximum[i], weight[i]); });
   }
 }
 
 }  // namespace
 
-bool can_decode(const layout::Layout& layout, std::int64_t group) {
-  const layout::Extent& extent = layout.extent();
-  if (extent.queries.count() * group > most_rows || layout.tiles().count() != 1) return false;
-  if (layout.per_head() && group > 1) return false;
-  for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
-    for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
-      for (const layout::Run& run : layout.runs(b, h, 0))
-        if (run.count() > 1 && run.width() < shortest_piece) return false;
-    }
-  }
-  return true;
-}
-
-void needed(const DecodeKernels& kernels, const layout::Layout& layout,
-            std::vector<std::function<void()>>& missing) {
-  const auto add = [&](const auto& kernel) {
-    if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
-  };
-  if (layout.has_full()) add(kernels.full);
-  if (layout.has_partial()) add(kernels.masked);
-  add(kernels.load_q);
-  add(kernels.store_out);
+void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing) {
+  if (layout.has_full()) missing.add(kernels.full);
+  if (layout.has_partial()) missing.add(kernels.masked);
+  missing.add(kernels.load_q);
+  missing.add(kernels.store_out);
 }
 
 bool decode(const DecodeKernels& kernels, const layout::Layout& layout,

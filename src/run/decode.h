@@ -1,13 +1,13 @@
 // Decode: a few queries against many keys. Rows of all heads of a key head look at keys together,
 // which are read in place, in their own type, and lie in the lanes (plan/decode_kernel.h).
 //
-//   if (run::can_decode(layout, rows, heads)) done = run::decode(kernels, layout, problem, ...);
+//   if (plan::decodes(target, compute, layout, group))
+//     done = run::decode(kernels, layout, captures, problem, workers, scratch);
 //
 // A row has the bits that the forward (run/forward.h) gives it.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "base/parallel.h"
@@ -28,12 +28,8 @@ struct DecodeKernels {
   CopyKernel load_q, store_out;  // into the compute type, and out of it
 };
 
-// Whether a call with such a layout decodes. `group` heads share a key head.
-bool can_decode(const layout::Layout& layout, std::int64_t group);
-
 // Adds what has to be compiled before a call with this layout runs.
-void needed(const DecodeKernels& kernels, const layout::Layout& layout,
-            std::vector<std::function<void()>>& missing);
+void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing);
 
 // Descriptors of captures (plan/capture_descriptors.h), of the exchanged graphs.
 struct DecodeCaptures {

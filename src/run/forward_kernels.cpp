@@ -8,10 +8,7 @@
 namespace treadle::run {
 
 void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool only,
-            std::vector<std::function<void()>>& missing) {
-  const auto add = [&](const auto& kernel) {
-    if (!kernel.ready()) missing.emplace_back([&kernel] { kernel.prepare(); });
-  };
+            Missing& missing) {
   const plan::TilePlan& plan = kernels.widest().plan;
   const std::vector<int> vectors =
       plan::kernel_vectors(layout.tiles(), plan.target.lanes(plan.compute));
@@ -20,16 +17,16 @@ void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool on
   for (int v = plan::most_vectors; v >= 1; --v) {
     if (std::ranges::find(vectors, v) == vectors.end()) continue;
     const ForwardKernels::OfTile& tile = kernels.tile(v);
-    if (layout.has_partial()) add(tile.masked);
-    if (layout.has_full()) add(tile.full);
-    add(tile.queries_to_lanes);
-    add(tile.sums_to_rows);
-    if (!only) add(tile.sums_to_lanes);
-    if (!only || chunks > 1) add(tile.merge);
+    if (layout.has_partial()) missing.add(tile.masked);
+    if (layout.has_full()) missing.add(tile.full);
+    missing.add(tile.queries_to_lanes);
+    missing.add(tile.sums_to_rows);
+    if (!only) missing.add(tile.sums_to_lanes);
+    if (!only || chunks > 1) missing.add(tile.merge);
   }
-  if (!only) add(kernels.copy_sums);
-  add(kernels.load_q);
-  add(kernels.store_out);
+  if (!only) missing.add(kernels.copy_sums);
+  missing.add(kernels.load_q);
+  missing.add(kernels.store_out);
 }
 
 }  // namespace treadle::run

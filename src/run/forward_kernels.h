@@ -5,14 +5,13 @@
 #pragma once
 
 #include <array>
-#include <functional>
-#include <vector>
 
 #include "layout/layout.h"
 #include "plan/forward_kernel.h"
 #include "plan/merge_kernel.h"
 #include "plan/mod_plan.h"
 #include "plan/transpose_kernel.h"
+#include "run/lazy_kernel.h"
 #include "run/rows.h"
 
 namespace treadle::run {
@@ -49,6 +48,6 @@ struct ForwardKernels {
 // Adds what has to be compiled before a call with this layout runs, for the only term of the mask or
 // for one of several.
 void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool only,
-            std::vector<std::function<void()>>& missing);
+            Missing& missing);
 
 }  // namespace treadle::run

@@ -2,7 +2,6 @@
 #include "run/forward_results.h"
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -16,35 +15,21 @@ namespace treadle::run {
 template <class F>
 bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   const TileState<F>& state = tile.total;
-  // Nothing seen, or nothing but -inf: zeros, whatever the values are.
-  const auto sees_nothing = [&](std::int64_t i) {
-    return state.maximum[i] == -std::numeric_limits<F>::infinity();
-  };
   for (std::int64_t i = 0; i < tile.width(); ++i)
-    room_.factors[i] = sees_nothing(i) ? F{1} : F{1} / state.weight[i];
+    room_.factors[i] = factor_of(state.maximum[i], state.weight[i]);
   tile.kernels->sums_to_rows(
       {.source = state.sums, .target = room_.rows, .factors = room_.factors});
   bool clean = true;
   for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
     F* row = room_.rows + i * value_dim_;
-    if (sees_nothing(i)) {
-      clean = clean && state.weight[i] == F{0} &&
-              std::all_of(row, row + value_dim_, [](F x) { return x == F{0}; });
-      std::fill_n(row, value_dim_, F{0});
-    } else {
-      clean = clean && state.weight[i] == state.weight[i] && !has_nan(row, value_dim_);
-    }
+    clean = settle(state.maximum[i], state.weight[i], row, value_dim_) && clean;
   }
   if (!clean && !last_try) return false;
 
   store_rows(shared_.pass.kernels().store_out, room_.rows, value_dim_, problem_.out, b_,
              tile.entry.head, tile.queries.rows, tile.entry.queries);
   const auto put = [&](const std::optional<View>& view, auto value_of) {
-    if (!view) return;
-    F* base =
-        static_cast<F*>(view->data()) + b_ * view->stride(0) + tile.entry.head * view->stride(1);
-    for (std::int64_t i = 0; i < tile.entry.queries; ++i)
-      base[tile.queries.rows[i] * view->stride(2)] = static_cast<F>(value_of(i));
+    put_rows<F>(view, b_, tile.entry.head, tile.queries.rows, tile.entry.queries, value_of);
   };
   put(problem_.max, [&](std::int64_t i) { return natural_maximum(state.maximum[i]); });
   put(problem_.lse, [&](std::int64_t i) { return natural_lse(state.maximum[i], state.weight[i]); });
@@ -58,7 +43,7 @@ bool ForwardResults<F>::is_clean(const ForwardTile<F>& tile) const {
   bool clean =
       !has_nan(state.weight, tile.width()) && !has_nan(state.sums, tile.width() * value_dim_);
   for (std::int64_t i = 0; i < tile.width(); ++i) {
-    if (state.maximum[i] != -std::numeric_limits<F>::infinity()) continue;
+    if (!sees_nothing(state.maximum[i])) continue;
     clean = clean && state.weight[i] == F{0};
     for (std::int64_t d = 0; d < value_dim_; ++d)
       clean = clean && state.sums[d * tile.width() + i] == F{0};

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "plan/kernel.h"
 
@@ -45,6 +47,20 @@ class LazyKernel {
 
   Make make_;
   mutable std::atomic<const plan::Kernel<Args>*> kernel_{nullptr};
+};
+
+// What has to be compiled before a call runs.
+class Missing {
+ public:
+  template <class Args>
+  void add(const LazyKernel<Args>& kernel) {
+    if (!kernel.ready()) prepare_.emplace_back([&kernel] { kernel.prepare(); });
+  }
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(prepare_.size()); }
+  void prepare(std::int64_t i) const { prepare_[static_cast<std::size_t>(i)](); }
+
+ private:
+  std::vector<std::function<void()>> prepare_;
 };
 
 }  // namespace treadle::run

@@ -12,15 +12,6 @@ namespace {
 using layout::Range;
 using layout::Run;
 
-// The runs that may have keys inside the range.
-std::span<const Run> runs_near(std::span<const Run> runs, Range keys) {
-  const auto first =
-      std::ranges::partition_point(runs, [&](const Run& run) { return run.end() <= keys.begin; });
-  const auto last = std::partition_point(first, runs.end(),
-                                         [&](const Run& run) { return run.begin() < keys.end; });
-  return {first, last};
-}
-
 // Puts a run that does not begin before `last` does into it, if the two are one run together.
 bool take_in(Run& last, const Run& more) {
   if (last.count() == 1 && more.count() == 1) {
@@ -42,6 +33,14 @@ bool take_in(Run& last, const Run& more) {
 }
 
 }  // namespace
+
+std::span<const Run> runs_near(std::span<const Run> runs, Range keys) {
+  const auto first =
+      std::ranges::partition_point(runs, [&](const Run& run) { return run.end() <= keys.begin; });
+  const auto last = std::partition_point(first, runs.end(),
+                                         [&](const Run& run) { return run.begin() < keys.end; });
+  return {first, last};
+}
 
 void WantedKeys::reserve(std::size_t pieces) {
   runs_.reserve(pieces);

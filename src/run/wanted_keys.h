@@ -34,6 +34,9 @@ class WantedKeys {
   std::vector<layout::Run> runs_, spare_;
 };
 
+// The runs that may have keys inside a range.
+std::span<const layout::Run> runs_near(std::span<const layout::Run> runs, layout::Range keys);
+
 // How many keys of the runs are inside a range.
 std::int64_t count_inside(std::span<const layout::Run> runs, layout::Range keys);
 

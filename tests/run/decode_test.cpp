@@ -1,7 +1,7 @@
-// A call with one query has the bits of the last row of a call with all of them.
+// A call with few queries has the bits of the last rows of a call with many.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -12,18 +12,18 @@
 namespace treadle {
 namespace {
 
-// The last row of every head.
-Tensor last_rows(const Tensor& all) {
+// The last rows of every head.
+Tensor last_rows(const Tensor& all, std::int64_t count = 1) {
   const std::int64_t rows = all.size(2), width = all.shape().size() == 4 ? all.size(3) : 1;
   Dims shape = all.shape();
-  shape[2] = 1;
+  shape[2] = count;
   Tensor some(all.dtype(), shape);
-  const auto bytes = static_cast<std::size_t>(width) * size_of(all.dtype());
+  const auto row = width * static_cast<std::int64_t>(size_of(all.dtype()));
   const auto* from = static_cast<const std::byte*>(ConstView(all).data());
   auto* to = static_cast<std::byte*>(View(some).data());
   for (std::int64_t head = 0; head < all.size(0) * all.size(1); ++head) {
-    std::memcpy(to + static_cast<std::size_t>(head) * bytes,
-                from + static_cast<std::size_t>((head + 1) * rows - 1) * bytes, bytes);
+    std::memcpy(to + head * count * row, from + ((head + 1) * rows - count) * row,
+                static_cast<std::size_t>(count * row));
   }
   return some;
 }
@@ -39,36 +39,42 @@ struct Case {
   DType type = DType::f32;
   std::int64_t heads = 1, key_heads = 1, keys = 1, dim = 16;
   std::string mod = "score", window = "true";  // of q - kv
+  std::int64_t queries = 1, batch = 2;
 };
 
-void expect_last_row(const Case& c) {
+void expect_last_rows(const Case& c) {
   SCOPED_TRACE(testing::Message() << name_of(c.type) << ", " << c.heads << " of " << c.key_heads
-                                  << " heads, " << c.keys << " keys, " << c.mod << ", "
-                                  << c.window);
-  const std::int64_t few = std::min<std::int64_t>(c.keys, 20);  // queries of the whole call
-  const Tensor q = test::random_tensor(1, c.type, {2, c.heads, few, c.dim});
-  const Tensor k = test::random_tensor(2, c.type, {2, c.key_heads, c.keys, c.dim});
-  const Tensor v = test::random_tensor(3, c.type, {2, c.key_heads, c.keys, c.dim});
+                                  << " heads, " << c.keys << " keys, " << c.mod << ", " << c.window
+                                  << ", " << c.queries << " queries");
+  // Of the whole call: more than decode takes.
+  const std::int64_t many = 40;
+  // Captures, so that cases share kernels.
+  Tensor offset(DType::i32, {}), step_offset(DType::i32, {});
+  offset.data<std::int32_t>()[0] = static_cast<std::int32_t>(c.keys - many);
+  step_offset.data<std::int32_t>()[0] = static_cast<std::int32_t>(c.keys - c.queries);
+  const Tensor q = test::random_tensor(1, c.type, {c.batch, c.heads, many, c.dim});
+  const Tensor k = test::random_tensor(2, c.type, {c.batch, c.key_heads, c.keys, c.dim});
+  const Tensor v = test::random_tensor(3, c.type, {c.batch, c.key_heads, c.keys, c.dim});
   const Tensor slopes = test::random_tensor(4, DType::f32, {c.heads});
-  const auto options = [&](std::int64_t offset) {
-    const std::string shift = "(q + " + std::to_string(offset) + " - kv)";
+  const auto options = [&](const Tensor& offset) {
+    const std::string shift = "(q + offset - kv)";
     const auto with = [&](std::string text) {
       for (std::size_t at; (at = text.find("far")) != std::string::npos;)
         text.replace(at, 3, shift);
       return text;
     };
     Options made;
-    made.score_mod = parse(with(c.mod), {{"slopes", slopes}});
-    made.mask = parse("(" + shift + " >= 0) && (" + with(c.window) + ")");
+    made.score_mod = parse(with(c.mod), {{"slopes", slopes}, {"offset", offset}});
+    made.mask = parse("(" + shift + " >= 0) && (" + with(c.window) + ")", {{"offset", offset}});
     return made;
   };
   const Call call{.captures = {}, .executor = tbb_executor(3), .lse = true, .max = true};
-  const Forward whole = compile(options(c.keys - few)).forward({q, k, v}, call);
-  const Tensor one = last_rows(q);
-  const Forward step = compile(options(c.keys - 1)).forward({one, k, v}, call);
-  expect_equal(step.out, last_rows(whole.out), "out");
-  expect_equal(step.lse, last_rows(whole.lse), "lse");
-  expect_equal(step.max, last_rows(whole.max), "max");
+  const Forward whole = compile(options(offset)).forward({q, k, v}, call);
+  const Tensor few = last_rows(q, c.queries);
+  const Forward step = compile(options(step_offset)).forward({few, k, v}, call);
+  expect_equal(step.out, last_rows(whole.out, c.queries), "out");
+  expect_equal(step.lse, last_rows(whole.lse, c.queries), "lse");
+  expect_equal(step.max, last_rows(whole.max, c.queries), "max");
 }
 
 TEST(Decode, HasTheBitsOfTheLastRow) {
@@ -76,34 +82,84 @@ TEST(Decode, HasTheBitsOfTheLastRow) {
     for (const std::int64_t keys : {1, 31, 1024, 1025, 5000}) {
       if (type != DType::f32 && keys != 1025) continue;
       for (const std::int64_t group : {1, 4, 8}) {
-        expect_last_row({type, 2 * group, 2, keys, 16});
-        expect_last_row({type, 2 * group, 2, keys, 16, "score + slopes[h] * far"});
-        expect_last_row({type, 2 * group, 2, keys, 16, "score", "far < 700 || kv < 4"});
-        expect_last_row({type, 2 * group, 2, keys, 16, "tanh(score)", "far % 3 == 0"});
+        expect_last_rows({type, 2 * group, 2, keys, 16});
+        expect_last_rows({type, 2 * group, 2, keys, 16, "score + slopes[h] * far"});
+        expect_last_rows({type, 2 * group, 2, keys, 16, "score", "far < 700 || kv < 4"});
+        expect_last_rows({type, 2 * group, 2, keys, 16, "tanh(score)", "far % 3 == 0"});
       }
     }
   }
 }
 
-TEST(Decode, BeyondTheFirstBorders) {
-  expect_last_row({DType::f32, 1, 1, 66000, 8});
-  expect_last_row({DType::bf16, 4, 1, 140000, 8, "score", "far < 70000"});
+TEST(Decode, HasTheBitsOfSeveralRows) {
+  for (const std::int64_t queries : {2, 3, 7, 8, 16}) {
+    for (const std::int64_t group : {1, 2, 4}) {
+      expect_last_rows({DType::f32, 2 * group, 2, 1500, 16, "score", "true", queries});
+      expect_last_rows({DType::bf16, 2 * group, 2, 1100, 16, "score + slopes[h] * far",
+                        "far < 700 || kv < 4", queries});
+    }
+  }
 }
 
-TEST(Decode, RowsThatHoldNans) {
-  Tensor q = test::random_tensor(1, DType::f32, {1, 1, 20, 16});
-  const Tensor k = test::random_tensor(2, DType::f32, {1, 1, 50, 16});
-  Tensor v = test::random_tensor(3, DType::f32, {1, 1, 50, 16});
-  v.at<float>({0, 0, 40, 3}) = std::numeric_limits<float>::infinity();
-  Options hides, sees;
-  hides.mask = parse("kv < 30");
-  const auto expect_same = [&](const Options& options) {
+// Many lists of keys are done one by one, few of them chunk by chunk.
+TEST(Decode, ManyListsAndFew) {
+  for (const std::int64_t batch : {1, 20}) {
+    expect_last_rows({DType::f32, 2, 1, 5000, 16, "score", "far < 900 || kv < 4", 1, batch});
+    expect_last_rows({DType::f32, 2, 1, 5000, 16, "score", "far > 6000", 1, batch});
+  }
+}
+
+TEST(Decode, BeyondTheFirstBorders) {
+  expect_last_rows({DType::f32, 1, 1, 66000, 8});
+  expect_last_rows({DType::bf16, 4, 1, 140000, 8, "score", "far < 70000"});
+}
+
+// Of scores that are zeros, the maximum is the first one's, whose sign it has.
+TEST(Decode, ZerosKeepTheirOrder) {
+  for (const float first : {0.0f, -0.0f}) {
+    const Tensor q = test::random_tensor(1, DType::f32, {1, 1, 40, 16});
+    const Tensor k(DType::f32, {1, 1, 70, 16}),
+        v = test::random_tensor(2, DType::f32, {1, 1, 70, 16});
+    Tensor zeros(DType::f32, {70});
+    for (int i = 0; i < 70; ++i)
+      zeros.data<float>()[static_cast<std::size_t>(i)] = i % 3 == 1 ? -first : first;
+    Options options;
+    options.score_mod = parse("where(kv % 5 == 4, -1.0, zeros[kv] * 1.0)", {{"zeros", zeros}});
     const Attention attention = compile(options);
-    expect_equal(attention.forward({last_rows(q), k, v}).out,
-                 last_rows(attention.forward({q, k, v}).out), "out");
+    const Call call{.lse = true, .max = true};
+    expect_equal(attention.forward({last_rows(q), k, v}, call).max,
+                 last_rows(attention.forward({q, k, v}, call).max), "max");
+  }
+}
+
+// An infinity that a row does not see may be in a block that it looks at.
+TEST(Decode, RowsThatHoldNans) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const Tensor q = test::random_tensor(1, DType::f32, {1, 2, 40, 16});
+  Tensor k = test::random_tensor(2, DType::f32, {1, 1, 60, 16});
+  Tensor v = test::random_tensor(3, DType::f32, {1, 1, 60, 16});
+  const auto expect_same = [&](const std::string& of_kv, std::int64_t queries) {
+    const auto options = [&](std::int64_t offset) {
+      Options made;
+      made.mask = parse("kv <= q + " + std::to_string(offset) + " && (" + of_kv + ")");
+      return made;
+    };
+    const Call call{.lse = true, .max = true};
+    const Forward few = compile(options(60 - queries)).forward({last_rows(q, queries), k, v}, call);
+    const Forward many = compile(options(20)).forward({q, k, v}, call);
+    expect_equal(few.out, last_rows(many.out, queries), "out");
+    expect_equal(few.lse, last_rows(many.lse, queries), "lse");
+    return few.out.at<float>({0, 0, 0, 3});
   };
-  expect_same(hides);
-  expect_same(sees);
+  v.at<float>({0, 0, 57, 3}) = infinity;
+  for (const std::int64_t queries : {1, 4, 8}) {
+    const float first = expect_same("true", queries);
+    EXPECT_EQ(first == infinity, queries < 4) << "the first of many rows does not see key 57";
+    EXPECT_TRUE(std::isfinite(expect_same("kv != 57", queries)));
+  }
+  k.at<float>({0, 0, 56, 2}) = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isfinite(expect_same("true", 8)));
+  EXPECT_TRUE(std::isnan(expect_same("true", 1)));
 }
 
 }  // namespace

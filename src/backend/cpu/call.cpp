@@ -21,9 +21,8 @@ namespace treadle::backend::cpu {
 namespace {
 
 // Compiles what a layout needs and no call before needed: all at once, on all threads.
-void compile(const std::vector<std::function<void()>>& missing, const base::Workers& workers) {
-  base::parallel_for(workers, static_cast<std::int64_t>(missing.size()),
-                     [&](std::int64_t i) { missing[static_cast<std::size_t>(i)](); });
+void compile(const run::Missing& missing, const base::Workers& workers) {
+  base::parallel_for(workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
 }
 
 plan::ScheduleOptions schedule_options(const run::ForwardPass& pass, const run::KeySource& keys,
@@ -49,7 +48,7 @@ void Cpu::forward(const ForwardRequest& call) const {
   const bool only = held.terms.size() == 1;
   bool checked = false;
   std::vector<std::shared_ptr<const run::ForwardKernels>> kernels;
-  std::vector<std::function<void()>> missing;
+  run::Missing missing;
   std::vector<run::ForwardPass> passes;
   for (const Layout::Held::Term& term : held.terms) {
     const CallFacts facts =
@@ -77,22 +76,18 @@ void Cpu::forward(const ForwardRequest& call) const {
 }
 
 bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
-  const layout::Layout& layout = held.terms.front().layout;
-  if (held.terms.size() > 1 || held.terms.front().mask != nullptr ||
-      !run::can_decode(layout, call.sizes.heads / call.sizes.key_heads))
+  const Layout::Held::Term& term = held.terms.front();
+  const layout::Layout& layout = term.layout;
+  const std::int64_t group = call.sizes.heads / call.sizes.key_heads;
+  if (held.terms.size() > 1 || term.mask != nullptr ||
+      !plan::decodes(target_, call.sizes.compute, layout, group))
     return false;
   const TurnedMods mods = find_turned_facts(program_, forms_, call.bound, layout.extent());
-  if (mods.checked()) return false;
-  const auto kernels = kernels_.decode({.target = target_,
-                                        .q = call.inputs.q.dtype(),
-                                        .k = call.inputs.k.dtype(),
-                                        .v = call.inputs.v.dtype(),
-                                        .compute = call.sizes.compute,
-                                        .dim = call.sizes.dim,
-                                        .value_dim = call.sizes.value_dim,
-                                        .score_facts = mods.score,
-                                        .mask_facts = mods.mask});
-  std::vector<std::function<void()>> missing;
+  if (mods.facts.checked()) return false;
+  const auto kernels =
+      kernels_.decode({.forward = kind_of(call, mods.facts, term),
+                       .rows = plan::RowBlocks(group * layout.extent().queries.count())});
+  run::Missing missing;
   needed(*kernels, layout, missing);
   compile(missing, call.workers);
   const ForwardMemory memory(call, forms_, false);
@@ -115,7 +110,7 @@ void Cpu::backward(const BackwardRequest& call) const {
   const bool adds_up = held.terms.size() > 1;
   bool checked = false;
   std::vector<std::shared_ptr<const run::BackwardKernels>> kernels;
-  std::vector<std::function<void()>> missing;
+  run::Missing missing;
   std::vector<run::BackwardPass> passes;
   for (const Layout::Held::Term& term : held.terms) {
     const CallFacts facts =

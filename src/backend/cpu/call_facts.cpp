@@ -47,17 +47,16 @@ TurnedMods find_turned_facts(const Program& program, const Forms& forms, const B
                              const layout::Extent& extent) {
   TurnedMods mods{.score_memory = {},
                   .mask_memory = {},
-                  .score = nothing_to_check(),
-                  .mask = nothing_to_check()};
+                  .facts = {nothing_to_check(), nothing_to_check(), nothing_to_check()}};
   const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries};
   if (forms.score.kind != plan::ScoreForm::Kind::plain) {
     mods.score_memory = passes::memory_of(forms.turned_score.graph, forms.score.graph.slots(),
                                           score_memory(forms, bound));
-    mods.score = plan::find_facts(forms.turned_score.graph, mods.score_memory, turned, {});
+    mods.facts.score = plan::find_facts(forms.turned_score.graph, mods.score_memory, turned, {});
   }
   if (!forms.sees_all) {
     mods.mask_memory = passes::memory_of(forms.turned_mask, program.mask.slots(), bound.mask);
-    mods.mask = plan::find_facts(forms.turned_mask, mods.mask_memory, turned, {});
+    mods.facts.mask = plan::find_facts(forms.turned_mask, mods.mask_memory, turned, {});
   }
   return mods;
 }

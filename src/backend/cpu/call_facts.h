@@ -44,11 +44,7 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound);
 // Captures of the exchanged graphs, and facts about them.
 struct TurnedMods {
   std::vector<ConstView> score_memory, mask_memory;
-  plan::ModFacts score, mask;
-
-  [[nodiscard]] bool checked() const {
-    return score.reads == plan::Reads::checked || mask.reads == plan::Reads::checked;
-  }
+  CallFacts facts;
 };
 TurnedMods find_turned_facts(const Program& program, const Forms& forms, const Bindings& bound,
                              const layout::Extent& extent);

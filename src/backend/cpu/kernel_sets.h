@@ -58,10 +58,8 @@ struct BackwardKind {
 
 // Of a call with few queries. Facts are those of graphs with q and kv exchanged.
 struct DecodeKind {
-  plan::Target target;
-  DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
-  std::int64_t dim = 0, value_dim = 0;
-  plan::ModFacts score_facts, mask_facts;
+  ForwardKind forward;
+  plan::RowBlocks rows{1};
 
   bool operator==(const DecodeKind&) const = default;
 };

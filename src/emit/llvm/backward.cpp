@@ -162,7 +162,8 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
   Value* plain = build_.load(build_.reals(), probability_at);
   Value* poison = nullptr;
   Value* score = plain;
-  if (mods.score) score = tile_.modified(*mods.score, spec_.score.kind, pair.v, plain, poison);
+  if (mods.score)
+    score = modified_score(build_, *mods.score, spec_.score.kind, pair.v, plain, poison);
   Value* probability =
       exp2_below(build_, build_.CreateFSub(score, rows.lse2[v]), build_.numbers(0));
   Value* dprobability = build_.load(build_.reals(), dscore_at);

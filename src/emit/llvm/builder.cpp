@@ -47,6 +47,11 @@ void Builder::store(Value* value, Value* address) {
   CreateAlignedStore(value, address, ::llvm::Align(bytes));
 }
 
+Value* Builder::any(Value* lanes_of_bits) {
+  const auto count = static_cast<unsigned>(lanes_);
+  return CreateICmpNE(CreateBitCast(lanes_of_bits, getIntNTy(count)), getIntN(count, 0));
+}
+
 Values Builder::loop(Value* begin, Value* end, std::int64_t step, const Values& carried,
                      const Body& body) {
   ::llvm::Function* function = GetInsertBlock()->getParent();

@@ -55,6 +55,8 @@ class Builder : public ::llvm::IRBuilder<> {
   Value* fma(Value* a, Value* b, Value* c);
   // The larger; b where either is NaN. One instruction on x86.
   Value* larger(Value* a, Value* b) { return CreateSelect(CreateFCmpOGT(a, b), a, b); }
+  // Whether some lane of a vector of i1 is true.
+  Value* any(Value* lanes_of_bits);
 
   // Element `at` (an i64) of an array of `type`.
   Value* element(::llvm::Type* type, Value* array, Value* at) {

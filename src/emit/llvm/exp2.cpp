@@ -4,6 +4,7 @@
 #include "emit/llvm/exp2.h"
 
 #include <array>
+#include <limits>
 #include <span>
 
 #include "emit/llvm/scale.h"
@@ -55,6 +56,17 @@ Value* exp2_below(Builder& build, Value* s, Value* m) {
     sum = build.fma(sum, fraction, build.numbers(coefficients[i]));
   sum = build.fma(sum, fraction, build.numbers(1));
   return scale_down(build, sum, build.CreateFSub(whole, m));
+}
+
+Growth growth(Builder& build, Value* old_maximum, Value* new_maximum) {
+  Value* none = build.numbers(-std::numeric_limits<double>::infinity());
+  const auto power = [&](Value* maximum, Value* otherwise) {
+    return build.CreateSelect(build.CreateFCmpOEQ(maximum, none), otherwise,
+                              round_up(build, maximum));
+  };
+  // Before anything was seen, any finite m will do for the zeros summed so far.
+  Value* now = power(new_maximum, build.numbers(0));
+  return {now, build.CreateFSub(power(old_maximum, now), now)};
 }
 
 }  // namespace treadle::emit::llvm

@@ -15,4 +15,11 @@ Value* round_up(Builder& build, Value* x);
 // Within 2.04 ulp, or 2.30 without FMA.
 Value* exp2_below(Builder& build, Value* s, Value* m);
 
+// What weights are measured by before and after a maximum grows: 2^ceil m.
+struct Growth {
+  Value* power = nullptr;   // ceil m', 0 where nothing was seen
+  Value* change = nullptr;  // ceil m - ceil m', at most 0; 0 where nothing was seen before
+};
+Growth growth(Builder& build, Value* old_maximum, Value* new_maximum);
+
 }  // namespace treadle::emit::llvm

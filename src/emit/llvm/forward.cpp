@@ -168,7 +168,7 @@ void ForwardEmitter::apply_mods() {
       Value* address = tile_.at(scores_, i, v);
       Value* score = build_.load(build_.reals(), address);
       Value* poison = nullptr;
-      if (score_mod) score = tile_.modified(*score_mod, spec_.score.kind, v, score, poison);
+      if (score_mod) score = modified_score(build_, *score_mod, spec_.score.kind, v, score, poison);
       if (mask) {
         const std::vector<ModEmitter::Result> seen = mask->pair(v, nullptr);
         Value* visible = build_.splat(seen.front().value);
@@ -193,22 +193,19 @@ Value* ForwardEmitter::new_maximum(Value* old, int v) {
 void ForwardEmitter::weigh() {
   Value* maxima = kernel_.args()[&ForwardKernelArgs::maximum];
   Value* weights = kernel_.args()[&ForwardKernelArgs::weight];
-  Values power, change;  // ceil m', and ceil m - ceil m'
+  Values power, change;
   Value* changed = nullptr;
   for (int v = 0; v < plan_.vectors; ++v) {
     Value* old = tile_.load(maxima, v);
     Value* now = new_maximum(old, v);
     tile_.store(now, maxima, v);
-    // Before anything was seen, any finite m will do for the zeros summed so far.
-    Value* nothing = build_.CreateFCmpOEQ(now, build_.numbers(-infinity));
-    power.push_back(build_.CreateSelect(nothing, build_.numbers(0), round_up(build_, now)));
-    Value* first = build_.CreateFCmpOEQ(old, build_.numbers(-infinity));
-    Value* before = build_.CreateSelect(first, power.back(), round_up(build_, old));
-    change.push_back(build_.CreateFSub(before, power.back()));
+    const Growth grown = growth(build_, old, now);
+    power.push_back(grown.power);
+    change.push_back(grown.change);
     Value* differs = build_.CreateFCmpONE(change.back(), build_.numbers(0));
     changed = changed == nullptr ? differs : build_.CreateOr(changed, differs);
   }
-  build_.when(tile_.any(changed), [&] { rescale(weights, change); });
+  build_.when(build_.any(changed), [&] { rescale(weights, change); });
   make_weights(weights, power);
 }
 

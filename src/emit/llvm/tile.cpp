@@ -51,18 +51,6 @@ std::unique_ptr<ModEmitter> TileEmitter::prepare(plan::ModPlan mod_plan, DType r
   return mod;
 }
 
-Value* TileEmitter::modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v, Value* score,
-                             Value*& poison) {
-  Value* log2e = build_.number(std::numbers::log2e);
-  const bool added = kind == plan::ScoreForm::Kind::added;
-  const ModEmitter::Result result = mod.pair(v, added ? nullptr : score).front();
-  if (result.poison != nullptr) poison = build_.splat(result.poison);
-  // The same steps for a scalar: which values are scalars follows from what is in the lanes.
-  Value* value = build_.splat(result.value);
-  return added ? build_.fma(value, build_.splat(log2e), score)
-               : build_.CreateFMul(value, build_.splat(log2e));
-}
-
 void TileEmitter::for_keys(const std::function<void(Value*, Value*)>& body) {
   Value* positions = args_[&TileArgs::key_positions];
   ::llvm::Type* int32 = build_.getInt32Ty();
@@ -80,14 +68,20 @@ Value* TileEmitter::visible_poison(Value* of_score, Value* visible, Value* of_ma
 
 void TileEmitter::report(Value* poison) {
   build_.when(
-      any(poison), [&] { build_.CreateStore(build_.getInt64(1), args_[&TileArgs::poisoned]); },
-      true);
+      build_.any(poison),
+      [&] { build_.CreateStore(build_.getInt64(1), args_[&TileArgs::poisoned]); }, true);
 }
 
-Value* TileEmitter::any(Value* lanes) {
-  const auto count = static_cast<unsigned>(build_.lanes());
-  return build_.CreateICmpNE(build_.CreateBitCast(lanes, build_.getIntNTy(count)),
-                             build_.getIntN(count, 0));
+Value* modified_score(Builder& build, ModEmitter& mod, plan::ScoreForm::Kind kind, int v,
+                      Value* score, Value*& poison) {
+  Value* log2e = build.number(std::numbers::log2e);
+  const bool added = kind == plan::ScoreForm::Kind::added;
+  const ModEmitter::Result result = mod.pair(v, added ? nullptr : score).front();
+  if (result.poison != nullptr) poison = build.splat(result.poison);
+  // The same steps for a scalar: which values are scalars follows from what is in the lanes.
+  Value* value = build.splat(result.value);
+  return added ? build.fma(value, build.splat(log2e), score)
+               : build.CreateFMul(value, build.splat(log2e));
 }
 
 }  // namespace treadle::emit::llvm

@@ -40,9 +40,6 @@ class TileEmitter {
     return prepare(plan::plan_mod(mod, facts, {}, plan_.mods), real, captures);
   }
 
-  // log2(e) * mod(score); sets `poison` where the result may be poison.
-  Value* modified(ModEmitter& mod, plan::ScoreForm::Kind kind, int v, Value* score, Value*& poison);
-
   // body(i, kv) for all keys: i counts them, kv is the position.
   void for_keys(const std::function<void(Value* i, Value* kv)>& body);
 
@@ -50,7 +47,6 @@ class TileEmitter {
   Value* visible_poison(Value* of_score, Value* visible, Value* of_mask);
   // Sets TileArgs::poisoned if any lane is true.
   void report(Value* poison);
-  Value* any(Value* lanes);
 
  private:
   Builder& build_;
@@ -59,5 +55,9 @@ class TileEmitter {
   Value* count_;
   plan::ModScratch scratch_;  // of the mods prepared so far
 };
+
+// log2(e) * mod(score) of vector v; sets `poison` where the result may be poison.
+Value* modified_score(Builder& build, ModEmitter& mod, plan::ScoreForm::Kind kind, int v,
+                      Value* score, Value*& poison);
 
 }  // namespace treadle::emit::llvm

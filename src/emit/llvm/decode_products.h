@@ -1,0 +1,69 @@
+// DecodeProducts: the two products of a decode kernel, and where its numbers are.
+//
+//   DecodeProducts products(build, spec, args);
+//   products.multiply();          // scores[row][key] = sum_d K[key][d] q[row][d]
+//   ...                           // scores become weights
+//   products.add_values();        // O[row] += sum_k weight V[k], l[row] += sum_k weight
+//
+// Keys are in the lanes of scores, elements of a value in those of O.
+#pragma once
+
+#include <functional>
+
+#include "emit/llvm/kernel_function.h"
+#include "plan/decode_kernel.h"
+
+namespace treadle::emit::llvm {
+
+class DecodeProducts {
+ public:
+  DecodeProducts(Builder& build, const plan::DecodeKernelSpec& spec,
+                 const Arguments<plan::DecodeKernelArgs>& args);
+
+  void multiply();
+  void add_values();
+
+  // Calls body(group) for each vector's worth of keys.
+  void for_groups(const std::function<void(Value*)>& body);
+  [[nodiscard]] Value* first_key(Value* group);
+  // Addresses: the scores of a row and a group, element d of a row's O.
+  [[nodiscard]] Value* scores_of(Value* row, Value* group);
+  [[nodiscard]] Value* sums_of(Value* row, Value* d);
+
+ private:
+  using Args = plan::DecodeKernelArgs;
+
+  // Rows from `first` on, whose sums are in registers together.
+  struct Rows {
+    Value* first = nullptr;
+    int count = 1;
+  };
+
+  void for_rows(const std::function<void(const Rows&)>& body);
+
+  void turn_keys();
+  void turn_square(Value* group, Value* d);
+  void turn_column(Value* group, Value* d);
+  void multiply_rows(const Rows& rows, Value* group, int groups);
+
+  void add_rows(const Rows& rows);
+  void add_columns(const Rows& rows, Value* d, int vectors, bool with_weights);
+  void add_column(Value* row, Value* d);
+  void add_weights(Value* row);
+
+  [[nodiscard]] Value* real_at(Value* array, Value* row, std::int64_t width, Value* at);
+  [[nodiscard]] Value* turned(Value* group, Value* d);
+  [[nodiscard]] Value* weight_of(Value* row, Value* key);
+  [[nodiscard]] Value* key_row(Value* group, int lane);
+  [[nodiscard]] Value* value_row(Value* key);
+  Value* stored(Value* row, DType type, Value* at, bool vector);
+  void fetch_next(Value* row, Value* stride, DType type, Value* at);
+
+  Builder& build_;
+  const plan::DecodeKernelSpec& spec_;
+  Value *keys_, *key_stride_, *values_, *value_stride_, *count_;
+  Value *queries_, *rows_, *turned_, *scores_, *sums_, *weight_;
+  Value* groups_;  // vectors' worth of keys
+};
+
+}  // namespace treadle::emit::llvm
