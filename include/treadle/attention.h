@@ -14,6 +14,8 @@
 // value dim]; heads is a multiple of key heads, and the batch of k and v may be 1. Types are f64,
 // f32, bf16 or f16, one for each of the three. Sums are kept in f32 (f64 if any input is). A query
 // that sees nothing gives zeros and lse = -inf.
+//
+// Call::sinks adds a logit per head to what the softmax divides by: lse = ln (sum exp S + exp sink).
 #pragma once
 
 #include <cstdint>
@@ -69,7 +71,10 @@ struct Call {
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
   Layout layout;                       // built for the call
   bool lse = false, max = false;       // what forward returns besides out; backward needs lse
-  std::stop_token stop;                // ends the call early, from any thread: it throws Stopped
+  // [heads], of any float type: attention sinks. lse includes them, max does not; a query that sees
+  // nothing gives zeros and lse = its sink. A sink of -inf is none.
+  std::optional<ConstView> sinks;
+  std::stop_token stop;  // ends the call early, from any thread: it throws Stopped
 };
 
 struct Forward {
@@ -97,6 +102,7 @@ struct CaptureGradient {
 struct Backward {
   Tensor dq, dk, dv;
   std::vector<CaptureGradient> captures;  // in the order of Options::gradients
+  Tensor dsinks;                          // of the type of Call::sinks; empty without them
 
   // By name; throws treadle::Error for one that was not asked for.
   [[nodiscard]] TREADLE_API const Tensor& of(std::string_view name) const;
@@ -110,6 +116,7 @@ struct CaptureView {
 struct BackwardViews {
   View dq, dk, dv;
   std::vector<CaptureView> captures;  // one for each of Options::gradients, in any order
+  std::optional<View> dsinks;         // of the type and shape of Call::sinks; written if given
 };
 
 // A tensor without its data.

@@ -8,6 +8,8 @@
 #include "api/call.h"
 #include "api/check.h"
 #include "api/compiled.h"
+#include "api/sinks.h"
+#include "base/element.h"
 #include "base/error.h"
 
 namespace treadle {
@@ -31,6 +33,7 @@ Sizes check_common(std::string_view name, const Attention::Compiled& compiled, c
 // All has been checked but the captures.
 void run_forward(std::string_view name, const Attention::Compiled& compiled, const Sizes& sizes,
                  const ForwardViews& results, const Inputs& inputs, const Call& call) {
+  const std::vector<double> sinks = api::sinks_of(name, call.sinks, sizes);
   const std::vector<const Capture*> bound = api::bind(name, compiled.captures, call.captures);
   const backend::Bindings bindings = api::bindings_of(compiled.program, bound);
   const backend::Request request{name,
@@ -39,7 +42,8 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled, con
                                  api::scale_of(compiled, sizes.dim),
                                  bindings,
                                  call.layout,
-                                 api::workers_of(name, call)};
+                                 api::workers_of(name, call),
+                                 sinks};
   compiled.backend->forward({request, results});
 }
 
@@ -104,6 +108,7 @@ void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
                 given.call);
     recomputed = {out, lse};
   }
+  const std::vector<double> sinks = api::sinks_of("backward", given.call.sinks, sizes);
   const backend::Bindings bindings = api::bindings_of(compiled.program, bound);
   const backend::Request request{"backward",
                                  sizes,
@@ -111,9 +116,22 @@ void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
                                  api::scale_of(compiled, sizes.dim),
                                  bindings,
                                  given.call.layout,
-                                 api::workers_of("backward", given.call)};
-  compiled.backend->backward(
-      {request, recompute ? recomputed : given.saved, given.dout, given.dlse, results});
+                                 api::workers_of("backward", given.call),
+                                 sinks};
+  const Saved& saved = recompute ? recomputed : given.saved;
+  // Before anything is written: results may lie where it is read.
+  std::vector<double> dsinks;
+  if (results.dsinks)
+    dsinks = api::sink_gradients(sinks, sizes, {saved, given.dout, given.dlse}, request.workers);
+  compiled.backend->backward({request, saved, given.dout, given.dlse, results});
+  if (results.dsinks) {
+    base::visit_dtype(results.dsinks->dtype(), [&](auto element) {
+      using T = typename decltype(element)::type;
+      for (std::size_t h = 0; h < dsinks.size(); ++h)
+        base::store_as<T>(results.dsinks->data(),
+                          static_cast<std::int64_t>(h) * results.dsinks->stride(0), dsinks[h]);
+    });
+  }
 }
 
 }  // namespace
@@ -154,8 +172,12 @@ Backward Attention::backward(const Inputs& inputs, const Saved& saved, const Con
   const std::vector<const Capture*> bound =
       api::bind("backward", compiled_->captures, call.captures);
   const auto like = [](const ConstView& view) { return Tensor(view.dtype(), view.shape()); };
-  Backward result{like(inputs.q), like(inputs.k), like(inputs.v), {}};
-  BackwardViews views{result.dq, result.dk, result.dv, {}};
+  Backward result{like(inputs.q), like(inputs.k), like(inputs.v), {}, Tensor()};
+  BackwardViews views{result.dq, result.dk, result.dv, {}, std::nullopt};
+  if (call.sinks) {
+    result.dsinks = like(*call.sinks);
+    views.dsinks = result.dsinks;
+  }
   for (const std::string& name : compiled_->gradients) {
     const Capture& capture = **std::ranges::find(bound, name, &Capture::name);
     result.captures.push_back({name, like(capture.view())});
@@ -176,6 +198,10 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
   const std::vector<const Capture*> bound =
       api::bind("backward", compiled_->captures, call.captures);
   check_captures(*compiled_, results.captures, bound);
+  if (results.dsinks) {
+    if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
+    api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);
+  }
   run_backward(*compiled_, sizes, results, given, bound);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -48,6 +49,7 @@ struct Request {
   const Bindings& bound;
   const Layout& layout;  // empty, or one for these sizes and this mask
   base::Workers workers;
+  std::span<const double> sinks;  // of each head, or none
 };
 
 struct ForwardRequest : Request {

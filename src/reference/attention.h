@@ -11,6 +11,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/compute_type.h"
@@ -31,6 +32,7 @@ struct Problem {
   ConstView q, k, v;  // [B, Hq, Sq, D], [B or 1, Hkv, Skv, D], [B or 1, Hkv, Skv, Dv]
   double scale = 1;
   Bound score_mod, mask;
+  std::span<const double> sinks = {};  // [Hq], or none: lse = ln (sum_n exp S + exp sink)
 };
 
 struct Forward {

@@ -18,20 +18,20 @@ struct Row {
   F lse, max;
 };
 
-// Softmax of one row times V. `weights` is room for the row's probabilities.
+// Softmax of one row times V. `weights` is room for the row's probabilities. A sink of -inf is none.
 template <class F>
 Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visible,
-                  std::span<const F> values, std::span<F> weights, std::span<F> out) {
+                  std::span<const F> values, F sink, std::span<F> weights, std::span<F> out) {
   constexpr F infinity = std::numeric_limits<F>::infinity();
   F max = -infinity;
   for (const F s : scores) max = s > max || std::isnan(s) ? s : max;
   std::fill(out.begin(), out.end(), F{0});
-  if (max == -infinity)
-    return {-infinity, -infinity};  // sees nothing: -inf minus -inf would be NaN
+  if (max == -infinity) return {sink, -infinity};  // sees nothing: -inf minus -inf would be NaN
 
+  const F top = sink > max ? sink : max;
   F sum = 0;
   for (std::size_t n = 0; n < scores.size(); ++n) {
-    weights[n] = std::isnan(max) ? max : std::exp(scores[n] - max);
+    weights[n] = std::isnan(max) ? max : std::exp(scores[n] - top);
     sum += visible[n] != 0 ? weights[n] : F{0};
   }
   for (std::size_t n = 0; n < scores.size(); ++n) {
@@ -39,9 +39,10 @@ Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visib
     const F* row = values.data() + n * out.size();
     for (std::size_t d = 0; d < out.size(); ++d) out[d] += weights[n] * row[d];
   }
+  sum += sink == infinity ? F{1} : std::exp(sink - top);
   for (F& x : out) x /= sum;
   // An infinite score makes the weights NaN, but the logarithm of the sum is infinite.
-  return {max == infinity ? infinity : max + std::log(sum), max};
+  return {max == infinity ? infinity : top + std::log(sum), max};
 }
 
 template <class F>
@@ -63,6 +64,9 @@ Forward run(const Problem& problem, const base::Workers& workers) {
     const std::vector<F> k =
         transposed<F>(head_rows<F>(problem.k, key_batch, key_head), size.keys, size.dim);
     const std::vector<F> v = head_rows<F>(problem.v, key_batch, key_head);
+    const F sink = problem.sinks.empty()
+                       ? -std::numeric_limits<F>::infinity()
+                       : static_cast<F>(problem.sinks[static_cast<std::size_t>(h)]);
     ScoreRow<F> row(problem, size.keys);
     std::vector<F> plain(static_cast<std::size_t>(size.keys)), weights(plain.size());
     const auto dim = static_cast<std::size_t>(size.dim);
@@ -73,7 +77,7 @@ Forward run(const Problem& problem, const base::Workers& workers) {
       for (F& s : plain) s *= static_cast<F>(problem.scale);
       row.compute(plain, b, h, m);
       const auto at = static_cast<std::size_t>(task * size.queries + m);
-      const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, weights,
+      const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, sink, weights,
                                         {out_data + at * value_dim, value_dim});
       lse[at] = done.lse;
       max[at] = done.max;

@@ -303,7 +303,8 @@ void Decoder<F>::write(const List& list, const Room& room, const States& total) 
   for (std::int64_t r = 0; r < rows_; ++r) {
     F* row = room.rows + r * spec_.value_dim;
     const F* sums = total.sums + r * spec_.value_dim;
-    const F factor = factor_of(total.maximum[r], total.weight[r]);
+    const double* sink = problem_.sink(list.key_head * group_ + r / queries_);
+    const F factor = factor_of(total.maximum[r], total.weight[r], sink);
     for (std::int64_t d = 0; d < spec_.value_dim; ++d) row[d] = sums[d] * factor;
     if (!settle(total.maximum[r], total.weight[r], row, spec_.value_dim)) clean_ = false;
   }
@@ -316,7 +317,8 @@ void Decoder<F>::write(const List& list, const Room& room, const States& total) 
     };
     const F *maximum = total.maximum + first, *weight = total.weight + first;
     put(problem_.max, [&](std::int64_t i) { return natural_maximum(maximum[i]); });
-    put(problem_.lse, [&](std::int64_t i) { return natural_lse(maximum[i], weight[i]); });
+    put(problem_.lse,
+        [&](std::int64_t i) { return natural_lse(maximum[i], weight[i], problem_.sink(h)); });
   }
 }
 

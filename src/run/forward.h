@@ -24,6 +24,11 @@ struct ForwardProblem {
   std::optional<View> lse, max;  // [B, Hq, Sq] of the compute type
   double scale = 1;
   std::vector<std::int64_t> score_captures;  // plan/capture_descriptors.h
+  std::span<const double> sinks;             // of each head, or none
+
+  [[nodiscard]] const double* sink(std::int64_t h) const {
+    return sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)];
+  }
 };
 
 // Terms of the mask that are looked at with the same tiles of queries, in their order; for most

@@ -15,8 +15,9 @@ namespace treadle::run {
 template <class F>
 bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   const TileState<F>& state = tile.total;
+  const double* sink = problem_.sink(tile.entry.head);
   for (std::int64_t i = 0; i < tile.width(); ++i)
-    room_.factors[i] = factor_of(state.maximum[i], state.weight[i]);
+    room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink);
   tile.kernels->sums_to_rows(
       {.source = state.sums, .target = room_.rows, .factors = room_.factors});
   bool clean = true;
@@ -32,7 +33,8 @@ bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
     put_rows<F>(view, b_, tile.entry.head, tile.queries.rows, tile.entry.queries, value_of);
   };
   put(problem_.max, [&](std::int64_t i) { return natural_maximum(state.maximum[i]); });
-  put(problem_.lse, [&](std::int64_t i) { return natural_lse(state.maximum[i], state.weight[i]); });
+  put(problem_.lse,
+      [&](std::int64_t i) { return natural_lse(state.maximum[i], state.weight[i], sink); });
   return true;
 }
 

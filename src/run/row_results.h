@@ -19,23 +19,47 @@ double natural_maximum(F maximum) {
   return static_cast<double>(maximum) * std::numbers::ln2;
 }
 
-template <class F>
-double natural_lse(F maximum, F weight) {
-  const auto m = static_cast<double>(maximum);
-  if (std::isnan(m) || std::isinf(m)) return m;
-  return (std::ceil(m) + std::log2(static_cast<double>(weight))) * std::numbers::ln2;
-}
-
 // Nothing seen, or nothing but -inf.
 template <class F>
 bool sees_nothing(F maximum) {
   return maximum == -std::numeric_limits<F>::infinity();
 }
 
+// What a row divides by, as a number times 2^power: l, and the weight of a sink (null: none).
+template <class F>
+struct Denominator {
+  double power, number;
+
+  Denominator(F maximum, F weight, const double* sink)
+      : power(std::ceil(static_cast<double>(maximum))), number(static_cast<double>(weight)) {
+    if (sink == nullptr) return;
+    const double of_sink = *sink * std::numbers::log2e;
+    const double below = power;
+    if (of_sink > power) power = of_sink;
+    // Of equal infinities the difference would be NaN.
+    const auto relative = [&](double other) {
+      return other == power ? 1.0 : std::exp2(other - power);
+    };
+    number = number * relative(below) + (std::isnan(of_sink) ? of_sink : relative(of_sink));
+  }
+};
+
 // What O is multiplied with.
 template <class F>
-F factor_of(F maximum, F weight) {
-  return sees_nothing(maximum) ? F{1} : F{1} / weight;
+F factor_of(F maximum, F weight, const double* sink) {
+  if (sees_nothing(maximum)) return F{1};
+  if (sink == nullptr) return F{1} / weight;
+  const Denominator<F> by(maximum, weight, sink);
+  return static_cast<F>(std::exp2(std::ceil(static_cast<double>(maximum)) - by.power) / by.number);
+}
+
+template <class F>
+double natural_lse(F maximum, F weight, const double* sink) {
+  if (sees_nothing(maximum) && sink != nullptr) return *sink;
+  const auto m = static_cast<double>(maximum);
+  if (std::isnan(m) || std::isinf(m)) return m;
+  const Denominator<F> by(maximum, weight, sink);
+  return (by.power + std::log2(by.number)) * std::numbers::ln2;
 }
 
 // `row` is O times the factor. A row that sees nothing becomes zeros, whatever the values are. False

@@ -60,6 +60,7 @@ struct Plain {
   double scale;
   std::function<double(double s, Integer b, Integer h, Integer q, Integer kv)> score;
   std::function<bool(Integer b, Integer h, Integer q, Integer kv)> mask;
+  std::vector<double> sinks;  // of each head, or none
 
   Plain(const ConstView& queries, const ConstView& keys, const ConstView& values)
       : q(queries), k(keys), v(values), scale(1 / std::sqrt(static_cast<double>(q.shape[3]))) {}
@@ -117,16 +118,19 @@ struct Plain {
     }
     double max = -std::numeric_limits<double>::infinity();
     for (const auto& [n, s] : seen) max = std::max(max, s);
-    double sum = 0;
+    const double sink = sinks.empty() ? -std::numeric_limits<double>::infinity()
+                                      : sinks[static_cast<std::size_t>(h)];
+    const double top = std::max(max, sink);
+    double sum = sinks.empty() ? 0 : std::exp(sink - top);
     double* out = result.out.data.data() + row * static_cast<std::size_t>(v.shape[3]);
     for (const auto& [n, s] : seen) {
-      const double p = std::exp(s - max);
+      const double p = std::exp(s - top);
       sum += p;
       for (Integer d = 0; d < v.shape[3]; ++d) out[d] += p * v.row(key_batch, key_head, n)[d];
     }
     for (Integer d = 0; d < v.shape[3] && !seen.empty(); ++d) out[d] /= sum;
     result.max.data[row] = max;
-    result.lse.data[row] = seen.empty() ? max : max + std::log(sum);
+    result.lse.data[row] = seen.empty() ? sink : top + std::log(sum);
   }
 };
 

@@ -98,7 +98,8 @@ run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
           .lse = view_of(lse_),
           .max = view_of(max_),
           .scale = call.scale,
-          .score_captures = plan::capture_descriptors(score_captures_)};
+          .score_captures = plan::capture_descriptors(score_captures_),
+          .sinks = call.sinks};
 }
 
 void ForwardMemory::deliver() const {

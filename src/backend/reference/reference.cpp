@@ -62,7 +62,8 @@ Reference::Posed Reference::pose(const Request& request) const {
                .v = request.inputs.v,
                .scale = request.scale,
                .score_mod = {program_.score_mod, request.bound.score_mod},
-               .mask = {program_.mask, request.bound.mask}},
+               .mask = {program_.mask, request.bound.mask},
+               .sinks = request.sinks},
               Tensor()};
   if (request.layout.empty()) return posed;
   if (!request.layout.held()->listed)
