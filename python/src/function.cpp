@@ -50,6 +50,7 @@ bool Function::reads(const std::string& name) const {
 Call Function::call_of(const Tensors& tensors, const Layout& layout, const Crew& crew) const {
   Call call{
       .captures = {}, .executor = executor_for(crew.threads), .layout = layout, .stop = crew.stop};
+  call.sinks = tensors.sinks;
   for (std::size_t i = 0; i < options_.captures.size(); ++i) {
     const std::string& name = options_.captures[i].name;
     if (reads(name)) call.captures.emplace_back(name, tensors.captures.views[i]);
@@ -73,7 +74,8 @@ void Function::forward(const Tensors& tensors, const Layout& layout, const Forwa
 void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
                         const ConstView& dout, const std::optional<ConstView>& dlse,
                         const std::vector<View>& results, const Crew& crew) const {
-  BackwardViews views{results[0], results[1], results[2], {}};
+  BackwardViews views{results[0], results[1], results[2], {}, std::nullopt};
+  if (tensors.sinks) views.dsinks = results.back();
   for (std::size_t i = 0; i < options_.gradients.size(); ++i) {
     const std::string& name = options_.gradients[i];
     if (reads(name)) views.captures.push_back({name, results[3 + i]});

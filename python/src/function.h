@@ -29,6 +29,7 @@ class Function {
   struct Tensors {
     Inputs inputs;
     BoundCaptures captures;
+    std::optional<ConstView> sinks;
   };
 
   // Who works on a call: so many threads (0: all cores), until somebody asks to stop.
@@ -42,7 +43,8 @@ class Function {
   [[nodiscard]] Layout layout(const KeyLists& keys, const Tensors& tensors, const Crew& crew) const;
   void forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
                const Crew& crew) const;
-  // Results are dq, dk, dv and those of the captures with gradients, all contiguous from there on.
+  // Results are dq, dk, dv and those of the captures with gradients, all contiguous from there on, and
+  // at last that of the sinks, if there are any.
   void backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
                 const ConstView& dout, const std::optional<ConstView>& dlse,
                 const std::vector<View>& results, const Crew& crew) const;

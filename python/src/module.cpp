@@ -116,8 +116,9 @@ void bind_function(nb::module_& m) {
           "forward",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
              const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
-             nb::handle max, int threads) {
-            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+             nb::handle max, int threads, nb::handle sinks) {
+            Function::Tensors tensors = tensors_from(q, k, v, captures);
+            if (!sinks.is_none()) tensors.sinks = view_of(sinks);
             const Layout held = layout_or_none(layout);
             const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
             run_call(self, Operation::forward, tensors, threads, [&](const Function::Crew& crew) {
@@ -125,13 +126,16 @@ void bind_function(nb::module_& m) {
             });
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
-          nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"))
+          nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"),
+          nb::arg("sinks").none() = nb::none())
       .def(
           "backward",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
              const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
-             nb::handle dout, nb::handle dlse, const nb::list& results, int threads) {
-            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+             nb::handle dout, nb::handle dlse, const nb::list& results, int threads,
+             nb::handle sinks) {
+            Function::Tensors tensors = tensors_from(q, k, v, captures);
+            if (!sinks.is_none()) tensors.sinks = view_of(sinks);
             const Layout held = layout_or_none(layout);
             const Saved saved{view_of(out), view_of(lse)};
             const ConstView gradient = view_of(dout);
@@ -145,7 +149,7 @@ void bind_function(nb::module_& m) {
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
-          nb::arg("results"), nb::arg("threads"))
+          nb::arg("results"), nb::arg("threads"), nb::arg("sinks").none() = nb::none())
       .def_prop_ro("score_mod", &Function::score_mod)
       .def_prop_ro("mask", &Function::mask);
 }

@@ -25,6 +25,7 @@ class Gradients(NamedTuple):
     dk: np.ndarray
     dv: np.ndarray
     captures: tuple = ()
+    dsinks: Optional[np.ndarray] = None
 
 
 def _compute(*arrays) -> type:
@@ -78,8 +79,14 @@ class Attention:
 
         return with_indices(program, attempt)
 
-    def forward(self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None) -> Result:
-        """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]; with `keys`, of those alone."""
+    def forward(
+        self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None, sinks=None
+    ) -> Result:
+        """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]; with `keys`, of those alone.
+
+        `sinks` [H] are attention sinks: a logit per head that takes part in the softmax and has no value. lse includes
+        them, max does not.
+        """
         q, k, v = _checked(q, k, v)
         if out is None:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
@@ -89,16 +96,17 @@ class Attention:
         most = np.empty_like(lse)
 
         def run(function, first):
-            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads)
+            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads, _sinks(sinks))
             return Result(out, lse, most)
 
         return self._call(q, k, v, keys, lambda program: (), run)
 
     def backward(
-        self, q, k, v, result: Result, dout, dlse=None, *, keys: Optional[KeyLists] = None, captures: tuple = ()
-    ) -> Gradients:
-        """Gradients of q, k, v and of these captures (treadle.capture's arrays), from forward's result. `keys` are
-        forward's."""
+        self, q, k, v, result: Result, dout, dlse=None, *, keys: Optional[KeyLists] = None, captures: tuple = (),
+        sinks=None,
+    ) -> Gradients:  # fmt: skip
+        """Gradients of q, k, v, of these captures (treadle.capture's arrays) and of the sinks, from forward's result.
+        `keys` and `sinks` are forward's."""
         q, k, v = _checked(q, k, v)
         out, lse, dout = as_numpy(result.out), as_numpy(result.lse), as_numpy(dout)
         if dlse is not None:
@@ -107,7 +115,8 @@ class Attention:
             dlse = dlse.astype(lse.dtype)
 
         learned = [getattr(c, "array", c) for c in captures]
-        results = [np.empty(t.shape, t.dtype) for t in (q, k, v, *learned)]
+        extra = () if sinks is None else (as_numpy(sinks),)
+        results = [np.empty(t.shape, t.dtype) for t in (q, k, v, *learned, *extra)]
 
         def numbers(program: Program) -> tuple:
             places = {id(c.object): i for i, c in enumerate(program.captures)}
@@ -118,11 +127,16 @@ class Attention:
         def run(function, first):
             function.backward(
                 *first, as_array(out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
-                [as_array(r) for r in results], self.threads,
+                [as_array(r) for r in results], self.threads, _sinks(sinks),
             )  # fmt: skip
-            return Gradients(*results[:3], tuple(results[3:]))
+            end = 3 + len(learned)
+            return Gradients(*results[:3], tuple(results[3:end]), None if sinks is None else results[end])
 
         return self._call(q, k, v, keys, numbers, run)
+
+
+def _sinks(sinks):
+    return None if sinks is None else as_array(as_numpy(sinks))
 
 
 def _checked(*arrays):
