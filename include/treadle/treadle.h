@@ -13,6 +13,7 @@
 #include "treadle/key_lists.h"
 #include "treadle/layout.h"
 #include "treadle/memory.h"
+#include "treadle/merge_states.h"
 #include "treadle/mod.h"
 #include "treadle/mods.h"
 #include "treadle/patterns.h"

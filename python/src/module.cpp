@@ -10,6 +10,7 @@
 #include "function.h"
 #include "threads.h"
 #include "treadle/memory.h"
+#include "treadle/merge_states.h"
 #include "treadle/version.h"
 #include "unlocked.h"
 
@@ -183,6 +184,16 @@ void bind_inspection(nb::module_& m) {
                     const std::shared_ptr<Executor> executor = executor_for(threads);
                     api::block_kinds(mask, captures, grid, to, {*executor, stop});
                   });
+  });
+  m.def("merge_states", [](const nb::list& outs, const nb::list& lses, nb::handle out,
+                           nb::handle lse, int threads) {
+    std::vector<Saved> parts;
+    for (std::size_t i = 0; i < outs.size(); ++i)
+      parts.push_back({view_of(outs[i]), view_of(lses[i])});
+    const ForwardViews results{view_of(out), view_of(lse), std::nullopt};
+    run_unlocked(Length::unknown, [&](const std::stop_token&) {
+      merge_states_into(results, parts, executor_for(threads));
+    });
   });
   m.def("kernels_made", &api::kernels_made);
   m.def("target", &api::target_name);

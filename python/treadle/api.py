@@ -6,6 +6,7 @@ from typing import Callable, NamedTuple, Optional
 
 import numpy as np
 
+from . import _core
 from ._arrays import as_array, as_numpy, check_result, dtype_name
 from ._explain import explain_program
 from ._key_lists import KeyLists
@@ -161,6 +162,28 @@ def attention(
            [2., 3.]], dtype=float32)
     """
     return Attention(score_mod, mask_mod, scale, threads, most_nodes=most_nodes).forward(q, k, v).out
+
+
+def merge_states(states, *, threads: int = 0) -> Result:
+    """Attention over all keys from results over parts of them: `states` are (out, lse) of each part, without sinks.
+
+    For engines that split keys themselves; one call over all keys rounds less.
+
+    >>> import numpy as np, treadle
+    >>> q, k = np.ones((1, 1, 1, 2), np.float32), np.ones((1, 1, 6, 2), np.float32)
+    >>> v = np.arange(6, dtype=np.float32).reshape(1, 1, 6, 1)
+    >>> parts = [treadle.Attention().forward(q, k[:, :, part], v[:, :, part]) for part in (slice(0, 2), slice(2, 6))]
+    >>> treadle.merge_states([(part.out, part.lse) for part in parts]).out
+    array([[[[2.5]]]], dtype=float32)
+    """
+    pairs = [(as_numpy(out), as_numpy(lse)) for out, lse in states]
+    if not pairs:
+        raise ValueError("merge_states: there are no parts; there must be at least one")
+    out, lse = (np.empty(first.shape, first.dtype) for first in pairs[0])
+    _core.merge_states(
+        [as_array(o) for o, _ in pairs], [as_array(l) for _, l in pairs], as_array(out), as_array(lse), threads
+    )
+    return Result(out, lse)
 
 
 def explain(score_mod=None, mask_mod=None, sizes: tuple = (1, 1, 1024, 1024)) -> str:

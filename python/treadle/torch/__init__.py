@@ -11,6 +11,7 @@ from ._create import create_block_mask, create_mask
 from ._explain import explain
 from ._key_lists import create_key_mask
 from ._masks import and_masks, noop_mask, or_masks
+from ._merge import merge_states
 
 
 class FlexKernelOptions(TypedDict, total=False):
@@ -38,5 +39,5 @@ class FlexKernelOptions(TypedDict, total=False):
 
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_key_mask",
-    "create_mask", "explain", "flex_attention", "noop_mask", "or_masks",
+    "create_mask", "explain", "flex_attention", "merge_states", "noop_mask", "or_masks",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/memory_range.h"
 #include "plan/capture_descriptors.h"
 
 namespace treadle::backend::cpu {
@@ -11,11 +12,11 @@ namespace {
 // Whether a result lies where something is read.
 class Collision {
  public:
-  void written(const View& view) { written_.push_back(memory_of(view)); }
+  void written(const View& view) { written_.push_back(base::memory_of(view)); }
   void read(const ConstView& view) {
-    const MemoryRange range = memory_of(view);
-    found_ = found_ ||
-             std::ranges::any_of(written_, [&](const MemoryRange& w) { return w.overlaps(range); });
+    const base::MemoryRange range = base::memory_of(view);
+    found_ = found_ || std::ranges::any_of(
+                           written_, [&](const base::MemoryRange& w) { return w.overlaps(range); });
   }
   void read(const Inputs& inputs) {
     read(inputs.q);
@@ -28,7 +29,7 @@ class Collision {
   [[nodiscard]] bool found() const { return found_; }
 
  private:
-  std::vector<MemoryRange> written_;
+  std::vector<base::MemoryRange> written_;
   bool found_ = false;
 };
 

@@ -8,17 +8,6 @@
 
 namespace treadle::backend::cpu {
 
-// The bytes between a view's first and last element.
-struct MemoryRange {
-  const std::byte *begin = nullptr, *end = nullptr;
-
-  [[nodiscard]] bool overlaps(const MemoryRange& other) const {
-    return begin < other.end && other.begin < end;
-  }
-};
-template <class Void>
-MemoryRange memory_of(const BasicView<Void>& view);
-
 template <class Void>
 bool has_contiguous_rows(const BasicView<Void>& view) {
   const int last = view.rank() - 1;

@@ -1,0 +1,32 @@
+// Attention over keys in parts: what several calls found, each over some of the keys, put together.
+//
+//   Forward a = attention.forward({q, k_near, v_near}, {.lse = true});
+//   Forward b = attention.forward({q, k_far, v_far}, {.lse = true});
+//   Forward all = merge_states({{a.out, a.lse}, {b.out, b.lse}});
+//
+//     lse = ln sum_i exp lse_i      out = sum_i exp(lse_i - lse) out_i
+//
+// For engines that split keys themselves. One call over all keys is faster and rounds once, so bits
+// may differ. Parts must be computed without sinks. A row that sees nothing in a part (lse = -inf)
+// takes nothing from it; one that sees nothing at all gives zeros and lse = -inf.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "treadle/api.h"
+#include "treadle/attention.h"
+
+namespace treadle {
+
+// out [batch, heads, queries, value dim] of a float type, lse [batch, heads, queries] of f32 or f64;
+// types and shapes are those of all parts.
+TREADLE_API Forward merge_states(const std::vector<Saved>& parts,
+                                 const std::shared_ptr<Executor>& executor = nullptr);
+
+// Into memory of the caller's: results.out and, if given, results.lse; max must not be. It may be that
+// of a part, but must not overlap a part otherwise.
+TREADLE_API void merge_states_into(const ForwardViews& results, const std::vector<Saved>& parts,
+                                   const std::shared_ptr<Executor>& executor = nullptr);
+
+}  // namespace treadle
