@@ -45,7 +45,7 @@ int most_in_few(const TilePlan& plan) {
 
 bool is_sparse(const layout::Layout& layout) {
   constexpr std::int64_t short_sequence = 1024;
-  constexpr double short_runs = 64;
+  constexpr double short_runs = 192;
   return layout.extent().keys.count() > short_sequence &&
          (layout.has_steps() || layout.keys_per_run() < short_runs);
 }
