@@ -130,6 +130,12 @@ struct TensorSpec {
       : dtype(type), shape(std::move(dims)), strides(contiguous_strides(shape)) {}
 };
 
+// A kind of call to come: the types, dims and heads of its inputs, and lengths that are typical.
+struct CallSpec {
+  TensorSpec q, k, v;
+  bool backward = false;  // besides forward
+};
+
 // Everything about the results of a call that does not depend on data.
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
@@ -196,6 +202,12 @@ class TREADLE_API Attention {
                                          const Call& call = {}) const;
   [[nodiscard]] BlockLayout block_layout(std::int64_t block_size, const Inputs& inputs,
                                          const Call& call = {}) const;
+
+  // Compiles, on all threads, what calls of these kinds can need, so that none of them waits for it: any
+  // lengths, as long as few queries stay as few (a query or 16 are different kinds), and any layout,
+  // with NaN or without. What is known of reads of captures is that of these lengths. Kernels of the
+  // 32 kinds of calls that were made or prepared last are kept.
+  void prepare(const std::vector<CallSpec>& calls, const Call& call = {}) const;
 
   // Shapes, strides and types of what these inputs would give. Checks them as a call does; touches
   // no data.

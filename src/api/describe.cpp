@@ -38,6 +38,32 @@ Layout Attention::layout(const Inputs& inputs, const Call& call) const {
   return layout_of(*compiled_, inputs.q, inputs.k, inputs.v, call);
 }
 
+void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) const {
+  const std::vector<const Capture*> bound =
+      api::bind("prepare", compiled_->captures, call.captures);
+  const backend::Bindings bindings = api::bindings_of(compiled_->program, bound);
+  std::vector<backend::Sizes> sizes;  // of all of them, before anything is compiled
+  for (const CallSpec& spec : calls) {
+    sizes.push_back(api::check_inputs("prepare", spec.q, spec.k, spec.v));
+    api::check_layout("prepare", compiled_->mask, sizes.back(), call.layout);
+  }
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto blank = [](const TensorSpec& spec) {
+      return ConstView(static_cast<const void*>(nullptr), spec.dtype, Dims{0});
+    };
+    const Inputs inputs{blank(calls[i].q), blank(calls[i].k), blank(calls[i].v)};
+    compiled_->backend->prepare({"prepare",
+                                 sizes[i],
+                                 inputs,
+                                 api::scale_of(*compiled_, sizes[i].dim),
+                                 bindings,
+                                 call.layout,
+                                 api::workers_of("prepare", call),
+                                 {}},
+                                calls[i].backward);
+  }
+}
+
 Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
   const backend::Sizes sizes = api::check_inputs("shapes", q, k, v);
   const TensorSpec row(sizes.compute, {sizes.batch, sizes.heads, sizes.queries.count()});

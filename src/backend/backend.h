@@ -80,6 +80,9 @@ class Backend {
   virtual void forward(const ForwardRequest& request) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
 
+  // Makes what calls with such sizes and types can need; inputs are empty and have only types.
+  virtual void prepare(const Request& request, bool backward) const = 0;
+
   // Bytes of working memory that a thread needs at most.
   [[nodiscard]] virtual std::int64_t forward_scratch(const Sizes& sizes) const = 0;
   [[nodiscard]] virtual std::int64_t backward_scratch(const Sizes& sizes) const = 0;

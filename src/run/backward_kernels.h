@@ -35,4 +35,7 @@ struct BackwardKernels {
 // a call meets a NaN.
 void needed(const BackwardKernels& kernels, const layout::Layout& layout, Missing& missing);
 
+// Adds all of them. `masked`: some pairs may be hidden.
+void all_of(const BackwardKernels& kernels, bool masked, Missing& missing);
+
 }  // namespace treadle::run

@@ -331,6 +331,13 @@ void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing&
   missing.add(kernels.store_out);
 }
 
+void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing) {
+  missing.add(kernels.full);
+  if (may_hide) missing.add(kernels.masked);
+  missing.add(kernels.load_q);
+  missing.add(kernels.store_out);
+}
+
 bool decode(const DecodeKernels& kernels, const layout::Layout& layout,
             const DecodeCaptures& captures, const ForwardProblem& problem,
             const base::Workers& workers, Scratch& scratch) {

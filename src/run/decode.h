@@ -31,6 +31,9 @@ struct DecodeKernels {
 // Adds what has to be compiled before a call with this layout runs.
 void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing);
 
+// Adds all of them. `may_hide`: some pairs may be hidden.
+void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing);
+
 // Descriptors of captures (plan/capture_descriptors.h), of the exchanged graphs.
 struct DecodeCaptures {
   std::vector<std::int64_t> score, mask;

@@ -29,4 +29,19 @@ void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool on
   missing.add(kernels.store_out);
 }
 
+void all_of(const ForwardKernels& kernels, bool masked, Missing& missing) {
+  for (int v = plan::most_vectors; v >= 1; --v) {
+    const ForwardKernels::OfTile& tile = kernels.tile(v);
+    for (const auto* kernel : {&tile.full, &tile.exact_full}) missing.add(*kernel);
+    if (masked)
+      for (const auto* kernel : {&tile.masked, &tile.exact_masked}) missing.add(*kernel);
+    for (const auto* kernel : {&tile.queries_to_lanes, &tile.sums_to_rows, &tile.sums_to_lanes})
+      missing.add(*kernel);
+    missing.add(tile.merge);
+  }
+  for (const CopyKernel* copy :
+       {&kernels.load_q, &kernels.load_k, &kernels.load_v, &kernels.store_out, &kernels.copy_sums})
+    missing.add(*copy);
+}
+
 }  // namespace treadle::run

@@ -50,4 +50,8 @@ struct ForwardKernels {
 void needed(const ForwardKernels& kernels, const layout::Layout& layout, bool only,
             Missing& missing);
 
+// Adds all of them: what any layout may need, and numbers that are not finite. `masked`: some pairs
+// may be hidden.
+void all_of(const ForwardKernels& kernels, bool masked, Missing& missing);
+
 }  // namespace treadle::run

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 
+#include "guarded.h"
 #include "plain_attention.h"
 #include "treadle/treadle.h"
 
@@ -160,6 +161,30 @@ TEST(Decode, RowsThatHoldNans) {
   k.at<float>({0, 0, 56, 2}) = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isfinite(expect_same("true", 8)));
   EXPECT_TRUE(std::isnan(expect_same("true", 1)));
+}
+
+// Keys and values whose memory begins or ends at a page that must not be touched.
+TEST(Decode, ReadsNothingOutside) {
+  for (const auto at : {test::Guarded::At::end, test::Guarded::At::begin}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+      for (const std::int64_t keys : {1, 15, 16, 17, 33, 70}) {
+        for (const std::int64_t dim : {5, 16, 40}) {
+          const Tensor q = test::random_tensor(1, type, {1, 4, 1, dim});
+          const Tensor k = test::random_tensor(2, type, {1, 2, keys, dim});
+          const auto bytes = static_cast<std::size_t>(k.count()) * size_of(type);
+          const test::Guarded keys_memory(bytes, at), values_memory(bytes, at);
+          for (const test::Guarded* memory : {&keys_memory, &values_memory})
+            std::memcpy(memory->data(), ConstView(k).data(), bytes);
+          const auto view = [&](const test::Guarded& memory) {
+            return ConstView(static_cast<const void*>(memory.data()), type, k.shape());
+          };
+          const Attention attention = compile({});
+          expect_equal(attention.forward({q, view(keys_memory), view(values_memory)}).out,
+                       attention.forward({q, k, k}).out, "out");
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 //   schedule               src/plan      tasks, longest first
 //   run                    src/run       tiles against keys on all threads
 //   deliver                results to the caller, when nothing can fail any more
+#include <utility>
+
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/cpu.h"
 #include "base/parallel.h"
@@ -75,24 +77,32 @@ void Cpu::forward(const ForwardRequest& call) const {
   memory.deliver();
 }
 
-bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
+std::optional<Cpu::DecodePlan> Cpu::plan_decode(const Request& call,
+                                                const Layout::Held& held) const {
   const Layout::Held::Term& term = held.terms.front();
-  const layout::Layout& layout = term.layout;
   const std::int64_t group = call.sizes.heads / call.sizes.key_heads;
   if (held.terms.size() > 1 || term.mask != nullptr ||
-      !plan::decodes(target_, call.sizes.compute, layout, group))
-    return false;
-  const TurnedMods mods = find_turned_facts(program_, forms_, call.bound, layout.extent());
-  if (mods.facts.checked()) return false;
-  const auto kernels =
-      kernels_.decode({.forward = kind_of(call, mods.facts, term),
-                       .rows = plan::RowBlocks(group * layout.extent().queries.count())});
+      !plan::decodes(target_, call.sizes.compute, term.layout, group))
+    return std::nullopt;
+  TurnedMods mods = find_turned_facts(program_, forms_, call.bound, term.layout.extent());
+  if (mods.facts.checked()) return std::nullopt;
+  DecodeKind kind{kind_of(call, mods.facts, term),
+                  plan::RowBlocks(group * call.sizes.queries.count())};
+  kind.forward.sparse = false;  // which its kernels do not look at
+  return DecodePlan{std::move(kind), std::move(mods)};
+}
+
+bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
+  const auto plan = plan_decode(call, held);
+  if (!plan) return false;
+  const layout::Layout& layout = held.terms.front().layout;
+  const auto kernels = kernels_.decode(plan->kind);
   run::Missing missing;
   needed(*kernels, layout, missing);
   compile(missing, call.workers);
   const ForwardMemory memory(call, forms_, false);
-  const run::DecodeCaptures captures{plan::capture_descriptors(mods.score_memory),
-                                     plan::capture_descriptors(mods.mask_memory)};
+  const run::DecodeCaptures captures{plan::capture_descriptors(plan->mods.score_memory),
+                                     plan::capture_descriptors(plan->mods.mask_memory)};
   if (!run::decode(*kernels, layout, captures, memory.problem(call), call.workers,
                    process_.scratch))
     return false;

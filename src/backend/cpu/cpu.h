@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,18 @@ class Cpu final : public Backend {
                                      const base::Workers& workers) const override;
   void forward(const ForwardRequest& call) const override;
   void backward(const BackwardRequest& call) const override;
+  void prepare(const Request& call, bool backward) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
+  // How a call decodes, if it does.
+  struct DecodePlan {
+    DecodeKind kind;
+    TurnedMods mods;
+  };
+  [[nodiscard]] std::optional<DecodePlan> plan_decode(const Request& call,
+                                                      const Layout::Held& held) const;
   // False if it takes the general way: other layouts, a NaN or a mod that may fail.
   [[nodiscard]] bool decode(const ForwardRequest& call, const Layout::Held& held) const;
   [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,

@@ -25,6 +25,7 @@ class Reference final : public Backend {
                                      const base::Workers& workers) const override;
   void forward(const ForwardRequest& request) const override;
   void backward(const BackwardRequest& request) const override;
+  void prepare(const Request&, bool) const override {}
 
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override {
     return dense::scratch_bytes(sizes.compute, sizes.keys.count(), sizes.dim, sizes.value_dim);
