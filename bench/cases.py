@@ -16,10 +16,17 @@ class Case:
     length: int = 2048
     dim: int = 64
     heads: int = 8
+    key_heads: Optional[int] = None  # as many as heads
+    queries: Optional[int] = None  # as many as keys
+    dtype: torch.dtype = torch.float32
     score_mod: Optional[Callable] = None
     mask_mod: Optional[Callable] = None
     is_causal: bool = False
     for_sdpa: bool = True  # as a dense mask, if nothing better
+
+    @property
+    def rounding(self) -> float:
+        return 2e-4 if self.dtype == torch.float32 else 2e-2
 
     @property
     def backward(self) -> bool:
@@ -72,6 +79,12 @@ def documents(length: int, count: int) -> Callable:
     return lambda b, h, q, kv: (number[q] == number[kv]) & (q >= kv)
 
 
+def decode(name: str, dtype: torch.dtype, length: int = 8192, queries: int = 1, key_heads: int = 32) -> Case:
+    return Case(
+        name, "forward", length=length, dim=128, heads=32, key_heads=key_heads, queries=queries, dtype=dtype
+    )
+
+
 def cases() -> list[Case]:
     return [
         Case("full, D 64", "forward"),
@@ -84,6 +97,10 @@ def cases() -> list[Case]:
         Case("strided 128, S 4096", "forward", length=4096, mask_mod=strided),
         Case("local or strided 128, S 4096", "forward", length=4096, mask_mod=local_or_strided),
         Case("fixed 128, S 4096", "forward", length=4096, mask_mod=fixed),
+        decode("decode, f32", torch.float32),
+        decode("decode, bf16", torch.bfloat16),
+        decode("decode, bf16, 8 key heads, S 16384", torch.bfloat16, length=16384, key_heads=8),
+        decode("decode, bf16, 4 queries", torch.bfloat16, queries=4),
         Case("backward, full, D 64", "backward"),
         Case("backward, full, D 128", "backward", dim=128),
         Case("backward, causal, D 64", "backward", mask_mod=causal, is_causal=True),

@@ -106,8 +106,8 @@ class Worker:
         self.process.wait()
 
 
-def agree(name: str, results: dict):
-    """All engines give what Treadle gives, up to rounding."""
+def agree(name: str, results: dict, rounding: float):
+    """All engines give what Treadle gives, up to rounding: so much of the largest number."""
     import numpy
 
     mine = results["treadle"]
@@ -115,14 +115,14 @@ def agree(name: str, results: dict):
         for a, b in zip(mine, other):
             largest = numpy.abs(b).max()
             difference = numpy.abs(a - b).max()
-            if not difference <= 2e-4 * max(largest, 1e-3):
+            if not difference <= rounding * max(largest, 1e-3):
                 raise SystemExit(f"compare: {name}: treadle and {engine} differ by {difference}, of {largest}")
 
 
 def measure(case, workers, rounds: int, seconds: float) -> dict:
     prepared = {w.name: w.ask(do="prepare", case=case.name) for w in workers}
     able = [w for w in workers if prepared[w.name].get("result") is not None]
-    agree(case.name, {w.name: prepared[w.name]["result"] for w in able})
+    agree(case.name, {w.name: prepared[w.name]["result"] for w in able}, case.rounding)
     times = {w.name: [] for w in able}
     start = time.perf_counter()
     turn = 0

@@ -15,11 +15,16 @@ from cases import Case
 
 def inputs(case: Case, requires_grad: bool = False):
     generator = torch.Generator().manual_seed(1)
-    shape = (1, case.heads, case.length, case.dim)
-    tensors = [torch.randn(shape, generator=generator) for _ in range(4)]
+    rows = (1, case.heads, case.queries or case.length, case.dim)
+    keys = (1, case.key_heads or case.heads, case.length, case.dim)
+    tensors = [torch.randn(shape, generator=generator).to(case.dtype) for shape in (rows, keys, keys, rows)]
     for t in tensors[:3]:
         t.requires_grad_(requires_grad)
     return tensors
+
+
+def _is_grouped(case: Case) -> bool:
+    return case.key_heads not in (None, case.heads)
 
 
 class Work:
@@ -39,7 +44,7 @@ def _attention_work(case: Case, attend: Callable) -> Work:
             with torch.no_grad():
                 return attend(q, k, v)
 
-        return Work(run, lambda: [run()])
+        return Work(run, lambda: [run().float()])  # NumPy has no bfloat16
     q, k, v, dout = inputs(case, requires_grad=True)
     out = attend(q, k, v)
 
@@ -59,7 +64,8 @@ class Treadle:
             return Work(lambda: create_block_mask(case.mask_mod, None, None, case.length, case.length).kv_num_blocks,
                         lambda: [create_block_mask(case.mask_mod, None, None, case.length, case.length).kv_num_blocks])  # fmt: skip
         mask = case.mask_mod and create_block_mask(case.mask_mod, None, None, case.length, case.length)
-        return _attention_work(case, lambda q, k, v: flex_attention(q, k, v, case.score_mod, mask))
+        grouped = _is_grouped(case)
+        return _attention_work(case, lambda q, k, v: flex_attention(q, k, v, case.score_mod, mask, enable_gqa=grouped))
 
 
 class Sdpa:
@@ -70,7 +76,8 @@ class Sdpa:
             return None
         attend = torch.nn.functional.scaled_dot_product_attention
         if case.mask_mod is None and case.score_mod is None:
-            return _attention_work(case, attend)
+            grouped = _is_grouped(case)
+            return _attention_work(case, lambda q, k, v: attend(q, k, v, enable_gqa=grouped))
         if case.is_causal:
             return _attention_work(case, lambda q, k, v: attend(q, k, v, is_causal=True))
         mask = case.dense_mask()
@@ -93,7 +100,8 @@ class Flex:
         mask = case.mask_mod and create_block_mask(case.mask_mod, None, None, case.length, case.length, device="cpu")
         torch._dynamo.reset()  # after eight variants it would give up and run uncompiled
         compiled = torch.compile(flex_attention, dynamic=False)
-        return _attention_work(case, lambda q, k, v: compiled(q, k, v, case.score_mod, mask))
+        grouped = _is_grouped(case)
+        return _attention_work(case, lambda q, k, v: compiled(q, k, v, case.score_mod, mask, enable_gqa=grouped))
 
 
 class OnnxRuntime:
@@ -107,6 +115,8 @@ class OnnxRuntime:
 
     def work(self, case: Case) -> Optional[Work]:
         if case.kind == "mask" or case.backward or case.score_mod or (case.mask_mod and not case.is_causal):
+            return None
+        if case.queries or case.dtype != torch.float32:
             return None
         import onnxruntime
         from onnx import TensorProto, helper
@@ -144,7 +154,7 @@ class OpenVino:
         import openvino  # noqa: F401
 
     def work(self, case: Case) -> Optional[Work]:
-        if case.kind == "mask" or case.backward or not case.for_sdpa:
+        if case.kind == "mask" or case.backward or not case.for_sdpa or case.queries or case.dtype != torch.float32:
             return None
         import numpy
         import openvino

@@ -8,6 +8,7 @@
 
 #include "guarded.h"
 #include "plain_attention.h"
+#include "plan/target.h"
 #include "treadle/treadle.h"
 
 namespace treadle {
@@ -41,6 +42,7 @@ struct Case {
   std::int64_t heads = 1, key_heads = 1, keys = 1, dim = 16;
   std::string mod = "score", window = "true";  // of q - kv
   std::int64_t queries = 1, batch = 2;
+  std::string target = "";
 };
 
 void expect_last_rows(const Case& c) {
@@ -65,6 +67,7 @@ void expect_last_rows(const Case& c) {
       return text;
     };
     Options made;
+    made.target = c.target;
     made.score_mod = parse(with(c.mod), {{"slopes", slopes}, {"offset", offset}});
     made.mask = parse("(" + shift + " >= 0) && (" + with(c.window) + ")", {{"offset", offset}});
     return made;
@@ -98,6 +101,20 @@ TEST(Decode, HasTheBitsOfSeveralRows) {
       expect_last_rows({DType::f32, 2 * group, 2, 1500, 16, "score", "true", queries});
       expect_last_rows({DType::bf16, 2 * group, 2, 1100, 16, "score + slopes[h] * far",
                         "far < 700 || kv < 4", queries});
+    }
+  }
+}
+
+// Narrower vectors and fewer registers.
+TEST(Decode, HasTheBitsOnEveryTargetThatRuns) {
+  for (const std::string& target : plan::runnable_targets()) {
+    SCOPED_TRACE(target);
+    for (const std::int64_t queries : {1, 3}) {
+      for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+        Case c{type, 8, 2, 1100, 40, "score + slopes[h] * far", "far < 700 || kv < 4", queries};
+        c.target = target;
+        expect_last_rows(c);
+      }
     }
   }
 }
