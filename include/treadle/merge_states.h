@@ -1,7 +1,8 @@
 // Attention over keys in parts: what several calls found, each over some of the keys, put together.
 //
-//   Forward a = attention.forward({q, k_near, v_near}, {.lse = true});
-//   Forward b = attention.forward({q, k_far, v_far}, {.lse = true});
+//   Attention attend = compile({});
+//   Forward a = attend.forward({q, near_k, near_v}, {.lse = true});
+//   Forward b = attend.forward({q, far_k, far_v}, {.lse = true});
 //   Forward all = merge_states({{a.out, a.lse}, {b.out, b.lse}});
 //
 //     lse = ln sum_i exp lse_i      out = sum_i exp(lse_i - lse) out_i

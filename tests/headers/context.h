@@ -17,6 +17,7 @@ namespace treadle::test {
 struct Context {
   // A call.
   Tensor q, k, v, dout;
+  Tensor near_k, near_v, far_k, far_v;  // keys in two parts
   Options options;
   Attention causal = compile(options);
 
