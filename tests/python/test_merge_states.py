@@ -55,6 +55,26 @@ def test_a_row_that_sees_nothing():
     assert abs(result.out).sum() == 0 and result.lse.item() == -np.inf
 
 
+def test_gradients_of_rows_that_see_little_or_nothing():
+    """Three rows: seen by both parts, by the second alone, by none; what a part holds that saw nothing is NaN."""
+    outs = [torch.tensor([[[[1.0], [torch.nan], [torch.nan]]]]), torch.tensor([[[[2.0], [3.0], [torch.nan]]]])]
+    lses = [torch.tensor([[[0.5, -torch.inf, -torch.inf]]]), torch.tensor([[[0.25, 1.0, -torch.inf]]])]
+    tensors = [t.double().requires_grad_() for t in (*outs, *lses)]
+    merged, aux = treadle.torch.merge_states(list(zip(tensors[:2], tensors[2:])))
+    first = torch.sigmoid(torch.tensor(0.25, dtype=torch.float64))  # the first part's share of the first row
+    torch.testing.assert_close(merged.flatten(), torch.stack([first + 2 * (1 - first), first.new_tensor(3), first * 0]))
+    seen = aux.lse[0, 0, :2]
+    got = torch.autograd.grad((merged * torch.tensor([2.0, 5.0, 7.0]).view(1, 1, 3, 1)).sum() + seen.sum(), tensors)
+    slope = first * (1 - first)
+    want = [
+        torch.stack([2 * first, first * 0, first * 0]), torch.stack([2 * (1 - first), first * 0 + 5, first * 0]),
+        torch.stack([first - 2 * slope, first * 0, first * 0]),
+        torch.stack([1 - first + 2 * slope, first * 0 + 1, first * 0]),
+    ]  # fmt: skip
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a.flatten(), b)
+
+
 def test_errors():
     q, k, v = arrays()
     result = treadle.Attention().forward(q, k, v)

@@ -24,11 +24,15 @@ def merge_states(states) -> tuple[Tensor, AuxOutput]:
                 f" {list(outs[0].shape)} and {list(outs[0].shape[:3])}"
             )
     stacked = torch.stack(lses)
-    lse = torch.logsumexp(stacked, dim=0)
-    # Of a row that sees nothing at all, -inf minus -inf.
-    weights = torch.where(stacked == -torch.inf, 0, torch.exp(stacked - lse))
-    total = torch.zeros_like(outs[0], dtype=lse.dtype)
+    top = stacked.detach().amax(dim=0)
+    # No infinity meets another below: gradients go through what torch.where does not choose, too, and would be NaN.
+    weights = torch.exp(stacked - torch.where(top == -torch.inf, 0, top))
+    sum_of_weights = weights.sum(dim=0)
+    nothing = sum_of_weights == 0
+    divisor = torch.where(nothing, 1, sum_of_weights)
+    total = torch.zeros_like(outs[0], dtype=stacked.dtype)
     for out, weight in zip(outs, weights):
         seen = weight.unsqueeze(-1)
-        total = total + torch.where(seen == 0, 0, seen * out.to(lse.dtype))
-    return total.to(outs[0].dtype), AuxOutput(lse=lse)
+        total = total + seen * torch.where(seen == 0, 0, out.to(stacked.dtype))
+    lse = torch.where(nothing, -torch.inf, top + torch.log(divisor))
+    return (total / divisor.unsqueeze(-1)).to(outs[0].dtype), AuxOutput(lse=lse)
