@@ -7,16 +7,19 @@ namespace treadle::plan {
 
 bool decodes(const Target& target, DType compute, const layout::Layout& layout,
              std::int64_t group) {
-  constexpr std::int64_t most_rows = 64, shortest_piece = 16;
+  constexpr std::int64_t most_rows = 64, keys_per_piece = 16, few_pieces = 4;
   const layout::Extent& extent = layout.extent();
   const std::int64_t queries = extent.queries.count();
   if (queries > target.lanes(compute) || queries * group > most_rows) return false;
   if (layout.tiles().count() != 1 || (layout.per_head() && group > 1)) return false;
-  if (!layout.has_steps()) return true;
   for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
     for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
-      for (const layout::Run& run : layout.runs(b, h, 0))
-        if (run.count() > 1 && run.width() < shortest_piece) return false;
+      std::int64_t pieces = 0, keys = 0;
+      for (const layout::Run& run : layout.runs(b, h, 0)) {
+        pieces += run.count();
+        keys += run.length();
+      }
+      if (pieces > few_pieces + keys / keys_per_piece) return false;
     }
   }
   return true;

@@ -74,7 +74,7 @@ struct DecodeKernelSpec {
 };
 
 // Whether a call with this layout decodes; `group` heads share a key head. Few queries would leave
-// most lanes of the forward's tiles empty; keys in pieces that are too short for these lanes are
+// most lanes of the forward's tiles empty; keys in many pieces that are too short for these lanes are
 // gathered by the forward.
 bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
 

@@ -251,6 +251,7 @@ void Decoder<F>::load_queries(const List& list, const Room& room) const {
 template <class F>
 void Decoder<F>::run_chunk(const List& list, layout::Range keys, const Room& room,
                            const States& states) const {
+  workers_.check();
   for (const layout::Run& run : runs_near(list.runs, keys)) {
     for (const layout::Run& part : layout::RunPart(run, keys.begin, keys.end)) {
       for (std::int64_t i = 0; i < part.count(); ++i)

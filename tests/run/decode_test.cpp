@@ -180,6 +180,28 @@ TEST(Decode, RowsThatHoldNans) {
   EXPECT_TRUE(std::isnan(expect_same("true", 1)));
 }
 
+// Blocks of keys that are listed for each head, and single keys, which the forward gathers.
+TEST(Decode, ListedKeys) {
+  const Tensor q = test::random_tensor(1, DType::f32, {1, 2, 40, 16});
+  const Tensor k = test::random_tensor(2, DType::f32, {1, 2, 3000, 16});
+  Options options;
+  options.mask = parse("kv % 5 != 3");
+  const Attention attention = compile(options);
+  for (const std::int64_t block : {64, 1}) {
+    Tensor listed(DType::i32, {1, 2, 1, 20});
+    for (int i = 0; i < 40; ++i)
+      listed.data<std::int32_t>()[static_cast<std::size_t>(i)] = i % 20 * 2 + i / 20;
+    const auto forward = [&](const Tensor& queries) {
+      Call call{.lse = true};
+      call.layout = attention.layout(KeyLists{queries.size(2), block, listed}, {queries, k, k});
+      return attention.forward({queries, k, k}, call);
+    };
+    const Forward many = forward(q), one = forward(last_rows(q));
+    expect_equal(one.out, last_rows(many.out), "out");
+    expect_equal(one.lse, last_rows(many.lse), "lse");
+  }
+}
+
 // Keys and values whose memory begins or ends at a page that must not be touched.
 TEST(Decode, ReadsNothingOutside) {
   for (const auto at : {test::Guarded::At::end, test::Guarded::At::begin}) {
