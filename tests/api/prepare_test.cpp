@@ -77,6 +77,16 @@ TEST(Prepare, BadShapesAreRefused) {
   EXPECT_THROW(attention.prepare({p.spec(1, 10), bad}), Error);
 }
 
+TEST(Prepare, CallsWithoutRowsNeedNothing) {
+  const std::int64_t before = api::kernels_made();
+  const Attention attention = compile(options_of("q + 40002 >= kv"));
+  Prepared p;
+  attention.prepare({p.spec(0, 10)});
+  p.heads = p.key_heads = 0;
+  attention.prepare({p.spec(1, 10)});
+  EXPECT_EQ(api::kernels_made(), before);
+}
+
 TEST(Prepare, TheReferenceHasNothingToPrepare) {
   Options options;
   options.backend = Backend::reference;

@@ -23,6 +23,7 @@ Layout::Held::Term in_order(const Layout::Held::Term& term) {
 // The stages of call.cpp up to kernels, for any layout of such a call: tiles of any height, sparse and
 // not, all pairs full or some of them hidden, numbers that are not finite.
 void Cpu::prepare(const Request& call, bool backward) const {
+  if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty()) return;
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
   const Layout::Held& held = *layout.held();
