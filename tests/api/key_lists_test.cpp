@@ -77,6 +77,35 @@ TEST(KeyLists, KeepNothingOfTheArrays) {
   c.expect_equivalent(layout);
 }
 
+// Tiles that share blocks of keys: a key that only one in four sees lies between those of two chunks
+// of all others.
+TEST(KeyLists, OfOneTileBetweenChunksOfOthers) {
+  constexpr std::int64_t queries = 1536, block = 48, keys = 16384, own = 700;
+  const Tensor q = test::random_tensor(1, DType::f32, {1, 1, queries, 8}),
+               k = test::random_tensor(2, DType::f32, {1, 1, keys, 8}),
+               v = test::random_tensor(3, DType::f32, {1, 1, keys, 8});
+  const std::int64_t rows = queries / block, shared = keys / 512;
+  Tensor indices(DType::i32, {1, 1, rows, shared + 1}), counts(DType::i32, {1, 1, rows});
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t i = 0; i < shared; ++i)
+      indices.at<std::int32_t>({0, 0, row, i}) = static_cast<std::int32_t>(i * 512);
+    indices.at<std::int32_t>({0, 0, row, shared}) = own;
+    counts.at<std::int32_t>({0, 0, row}) =
+        static_cast<std::int32_t>(shared + (row % 4 == 0 ? 1 : 0));
+  }
+  const Attention all = compile({});
+  const Inputs inputs{q, k, v};
+  const Layout layout = all.layout(KeyLists{block, 1, indices, ConstView(counts)}, inputs);
+  Options dense;
+  dense.backend = Backend::reference;
+  dense.mask = [=](Index, Index, Index at, Index kv) {
+    return (kv % 512 == 0) | ((at % (4 * block) < block) & (kv == own));
+  };
+  EXPECT_LT(test::largest_difference(all.forward(inputs, {.layout = layout}).out,
+                                     compile(dense).forward(inputs).out),
+            1e-5);
+}
+
 TEST(KeyLists, OfNothingShowNothing) {
   const ListedCase c(9, {});
   const Tensor none(DType::i32, {1, 1, 5, 0});

@@ -140,9 +140,10 @@ TEST(Decode, ZerosKeepTheirOrder) {
         v = test::random_tensor(2, DType::f32, {1, 1, 70, 16});
     Tensor zeros(DType::f32, {70});
     for (int i = 0; i < 70; ++i)
-      zeros.data<float>()[static_cast<std::size_t>(i)] = i % 3 == 1 ? -first : first;
+      zeros.data<float>()[static_cast<std::size_t>(i)] = i % 4 == 1 ? -first : first;
     Options options;
-    options.score_mod = parse("where(kv % 5 == 4, -1.0, zeros[kv] * 1.0)", {{"zeros", zeros}});
+    // The first key that counts is in the second lane; the first lane has the other zero.
+    options.score_mod = parse("where(kv % 5 == 0, -1.0, zeros[kv] * 1.0)", {{"zeros", zeros}});
     const Attention attention = compile(options);
     const Call call{.lse = true, .max = true};
     expect_equal(attention.forward({last_rows(q), k, v}, call).max,
