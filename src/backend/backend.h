@@ -13,7 +13,7 @@
 
 #include "base/parallel.h"
 #include "ir/joint.h"
-#include "layout/range.h"
+#include "layout/layout.h"
 #include "layout/selection.h"
 #include "treadle/attention.h"
 
@@ -33,6 +33,9 @@ struct Sizes {
   layout::Range queries, keys;                // positions
   std::int64_t dim = 0, value_dim = 0;
   DType compute = DType::f32;  // of sums: f64 if an input is, else f32
+  std::int64_t first_b = 0;    // what mods see as b of the first batch entry
+
+  [[nodiscard]] layout::Extent extent() const { return {batch, heads, queries, keys, first_b}; }
 };
 
 // The memory of captures, by the slots of the graphs that read them.

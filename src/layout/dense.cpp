@@ -76,7 +76,7 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
     const Node& index = mask.graph[load.operands[i]];
     std::int64_t fixed = 0;
     int kind = fixed_axis;
-    if (is_input(i, Input::b) && fits(i, extent.batch)) {
+    if (is_input(i, Input::b) && fits(i, extent.first_b + extent.batch)) {
       kind = batch_axis;
     } else if (is_input(i, Input::h) && fits(i, extent.heads)) {
       kind = head_axis;

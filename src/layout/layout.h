@@ -24,6 +24,7 @@ namespace treadle::layout {
 struct Extent {
   std::int64_t batch = 1, heads = 1;
   Range queries, keys;
+  std::int64_t first_b = 0;  // what masks see as b of the first batch entry
 
   bool operator==(const Extent&) const = default;
 };

@@ -58,7 +58,7 @@ ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory
     facts.unit_stride.push_back(view.rank() == 0 || view.stride(view.rank() - 1) == 1);
 
   passes::Box box;
-  box.b.count = extent.batch;
+  box.b = {.low = extent.first_b, .count = extent.batch};
   box.h.count = extent.heads;
   box.q = {.low = extent.queries.begin, .count = extent.queries.count()};
   box.kv = {.low = extent.keys.begin, .count = extent.keys.count()};

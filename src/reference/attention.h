@@ -33,6 +33,7 @@ struct Problem {
   double scale = 1;
   Bound score_mod, mask;
   std::span<const double> sinks = {};  // [Hq], or none: lse = ln (sum_n exp S + exp sink)
+  std::int64_t first_b = 0, first_q = 0, first_kv = 0;  // what mods see of the first ones
 };
 
 struct Forward {

@@ -26,7 +26,7 @@ class CapturedGradients {
     for (const ConstView& memory : derivative.wanted_memory)
       sums_.emplace_back(DType::f64, memory.shape());
     for (const ir::Contribution& c : derivative.joint.contributions) {
-      const auto slot = std::ranges::find(derivative.wanted, c.slot);
+      const auto slot = std::ranges::find(derivative.wanted, c.slot.name, &ir::Slot::name);
       if (slot == derivative.wanted.end())
         base::internal_error("backward: no memory for {}", c.slot.name);
       target_.push_back(static_cast<std::size_t>(slot - derivative.wanted.begin()));
@@ -107,6 +107,8 @@ class HeadBackward {
                CapturedGradients& captured)
       : size_(size),
         scale_(static_cast<F>(problem.scale)),
+        first_b_(problem.first_b),
+        first_q_(problem.first_q),
         joint_(derivative.joint),
         row_(problem, size.keys),
         derive_(derivative.joint.graph, derivative.memory),
@@ -125,7 +127,8 @@ class HeadBackward {
     const F lse = head.lse[static_cast<std::size_t>(m)];
     row_times<F>({q, static_cast<std::size_t>(size_.dim)}, head.kt, plain_);
     for (F& s : plain_) s *= scale_;
-    row_.compute(plain_, b, h, m);
+    const std::int64_t seen_b = first_b_ + b, seen_q = first_q_ + m;
+    row_.compute(plain_, seen_b, h, seen_q);
     if (lse == -std::numeric_limits<F>::infinity()) return;  // sees nothing
 
     F delta = 0;
@@ -136,9 +139,13 @@ class HeadBackward {
       p_[n] = visible ? std::exp(row_.scores()[n] - lse) : F{0};
       ds_[n] = visible ? p_[n] * (dp_[n] - delta + head.dlse[static_cast<std::size_t>(m)]) : F{0};
     }
-    derive_(
-        {.score = plain_, .grad = ds_, .b = {&b, 1}, .h = {&h, 1}, .q = {&m, 1}, .kv = row_.keys()},
-        size_.keys);
+    derive_({.score = plain_,
+             .grad = ds_,
+             .b = {&seen_b, 1},
+             .h = {&h, 1},
+             .q = {&seen_q, 1},
+             .kv = row_.keys()},
+            size_.keys);
     const std::span<const F> dscore = derive_.reals(0);
     for (std::int64_t n = 0; n < size_.keys; ++n) {
       const auto at = static_cast<std::size_t>(n);
@@ -155,6 +162,7 @@ class HeadBackward {
  private:
   const Sizes& size_;
   F scale_;
+  std::int64_t first_b_, first_q_;
   const ir::Joint& joint_;
   ScoreRow<F> row_;
   ir::Interpreter<F> derive_;

@@ -75,7 +75,7 @@ Forward run(const Problem& problem, const base::Workers& workers) {
       workers.check();
       row_times<F>(std::span(q).subspan(static_cast<std::size_t>(m) * dim, dim), k, plain);
       for (F& s : plain) s *= static_cast<F>(problem.scale);
-      row.compute(plain, b, h, m);
+      row.compute(plain, problem.first_b + b, h, problem.first_q + m);
       const auto at = static_cast<std::size_t>(task * size.queries + m);
       const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, sink, weights,
                                         {out_data + at * value_dim, value_dim});

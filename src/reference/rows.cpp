@@ -69,7 +69,7 @@ ScoreRow<F>::ScoreRow(const Problem& problem, std::int64_t keys)
       keys_(static_cast<std::size_t>(keys)),
       scores_(static_cast<std::size_t>(keys)),
       visible_(static_cast<std::size_t>(keys)) {
-  std::iota(keys_.begin(), keys_.end(), 0);
+  std::iota(keys_.begin(), keys_.end(), problem.first_kv);
 }
 
 template <class F>
@@ -78,7 +78,7 @@ void ScoreRow<F>::compute(std::span<const F> plain, std::int64_t b, std::int64_t
   const auto count = static_cast<std::int64_t>(keys_.size());
   const auto fail_on_poison = [&](const auto& run, std::string_view what, std::size_t n) {
     base::fail_mod("{}: {}, at (b {}, h {}, q {}, kv {})", what,
-                   run.poison_reason(0, static_cast<std::int64_t>(n)), b, h, q, n);
+                   run.poison_reason(0, static_cast<std::int64_t>(n)), b, h, q, keys_[n]);
   };
 
   mask_({.score = {}, .grad = {}, .b = {&b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys_}, count);

@@ -36,7 +36,7 @@ class ScoreRow {
  public:
   ScoreRow(const Problem& problem, std::int64_t keys);
 
-  // From plain dot products, scaled, of query q of head h of batch b. Throws treadle::Error on
+  // From plain dot products, scaled, of batch b, head h and query q as mods see them. Throws treadle::Error on
   // poison that matters.
   void compute(std::span<const F> plain, std::int64_t b, std::int64_t h, std::int64_t q);
 
@@ -47,7 +47,7 @@ class ScoreRow {
  private:
   ir::Interpreter<F> score_mod_;
   ir::Interpreter<double> mask_;
-  std::vector<std::int64_t> keys_;  // 0, 1, 2, ...
+  std::vector<std::int64_t> keys_;  // as mods see them
   std::vector<F> scores_;
   std::vector<std::uint8_t> visible_;
 };

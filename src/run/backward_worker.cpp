@@ -140,7 +140,7 @@ layout::Range BackwardWorker<F>::run_tile(std::size_t number, std::int64_t rows)
                                            .queries = tile.room.q_lanes,
                                            .positions = tile.room.queries.positions,
                                            .active = tile.entry.queries,
-                                           .b = tile.b,
+                                           .b = shared_.pass.layout.extent().first_b + tile.b,
                                            .h = tile.entry.head,
                                            .score_captures = problem_.score_captures.data(),
                                            .mask_captures = shared_.pass.mask_captures.data(),

@@ -278,7 +278,7 @@ void Decoder<F>::run_keys(const List& list, layout::Range keys, bool full, const
                                               .positions = room.positions,
                                               .heads = room.heads,
                                               .rows = rows_,
-                                              .b = list.b,
+                                              .b = layout_.extent().first_b + list.b,
                                               .score_captures = captures_.score.data(),
                                               .mask_captures = captures_.mask.data(),
                                               .frame = room.frame,

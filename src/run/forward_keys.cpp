@@ -82,7 +82,7 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
                                                  .queries = tile.lanes,
                                                  .positions = tile.queries.positions,
                                                  .active = tile.entry.queries,
-                                                 .b = task_.b,
+                                                 .b = term_->layout.extent().first_b + task_.b,
                                                  .h = tile.entry.head,
                                                  .score_captures = problem_.score_captures.data(),
                                                  .mask_captures = term_->mask_captures.data(),

@@ -62,19 +62,18 @@ void look(const PoisonProblem& problem, const Poisoned& where,
   const auto poisoned = [](const auto& run, std::size_t n) {
     return !run.poison(0).empty() && run.poison(0)[n] != 0;
   };
+  const std::int64_t b = problem.layout->extent().first_b + where.b;  // as mods see it
   for (const std::int64_t q : queries) {
     const auto fail = [&](const auto& run, std::string_view what, std::size_t n) {
       base::fail_mod("{}: {}, at (b {}, h {}, q {}, kv {})", what,
-                     run.poison_reason(0, static_cast<std::int64_t>(n)), where.b, where.h, q,
-                     keys[n]);
+                     run.poison_reason(0, static_cast<std::int64_t>(n)), b, where.h, q, keys[n]);
     };
-    mask({.b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
+    mask({.b = {&b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
     for (std::size_t n = 0; n < keys.size(); ++n)
       if (asked[n] && poisoned(mask, n)) fail(mask, "mask", n);
     std::vector<F> scores;
     for (const std::int64_t key : keys) scores.push_back(dot<F>(problem, where.b, where.h, q, key));
-    score_mod({.score = scores, .b = {&where.b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys},
-              count);
+    score_mod({.score = scores, .b = {&b, 1}, .h = {&where.h, 1}, .q = {&q, 1}, .kv = keys}, count);
     for (std::size_t n = 0; n < keys.size(); ++n) {
       const bool visible = !asked[n] || mask.booleans(0)[n] != 0;
       if (visible && poisoned(score_mod, n)) fail(score_mod, "score mod", n);
@@ -97,7 +96,7 @@ void report(const PoisonProblem& problem, const Poisoned& where) {
       "score mod or mask: a read outside of a capture or a division by zero, at b {}, h {} and a "
       "query from {} to {}; which pair it is depends on how a score is rounded, or a capture "
       "changed during the call",
-      where.b, where.h, queries.front(), queries.back());
+      problem.layout->extent().first_b + where.b, where.h, queries.front(), queries.back());
 }
 
 }  // namespace treadle::run

@@ -48,7 +48,8 @@ TurnedMods find_turned_facts(const Program& program, const Forms& forms, const B
   TurnedMods mods{.score_memory = {},
                   .mask_memory = {},
                   .facts = {nothing_to_check(), nothing_to_check(), nothing_to_check()}};
-  const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries};
+  const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries,
+                              extent.first_b};
   if (forms.score.kind != plan::ScoreForm::Kind::plain) {
     mods.score_memory = passes::memory_of(forms.turned_score.graph, forms.score.graph.slots(),
                                           score_memory(forms, bound));

@@ -46,7 +46,7 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
       kernels_(process.engine, program_, forms_) {}
 
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
-  const layout::Extent extent{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  const layout::Extent extent = sizes.extent();
   const auto chosen = choose_passes({program_.mask, bound.mask}, terms_.find(bound.mask), extent,
                                     plan::tile_weights(target_, sizes.compute), choices_, workers);
   auto held = std::make_shared<Layout::Held>();

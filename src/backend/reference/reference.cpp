@@ -64,7 +64,10 @@ Reference::Posed Reference::pose(const Request& request) const {
                .scale = request.scale,
                .score_mod = {program_.score_mod, request.bound.score_mod},
                .mask = {program_.mask, request.bound.mask},
-               .sinks = request.sinks},
+               .sinks = request.sinks,
+               .first_b = request.sizes.first_b,
+               .first_q = request.sizes.queries.begin,
+               .first_kv = request.sizes.keys.begin},
               Tensor()};
   if (request.layout.empty()) return posed;
   if (!request.layout.held()->listed)
