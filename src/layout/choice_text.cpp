@@ -50,6 +50,7 @@ std::string comparison_of_first(std::span<const Choice> costed) {
 }
 
 std::string to_text(std::span<const Choice> costed, std::size_t most) {
+  if (costed.size() == 1) return "few queries: one tile\n";
   constexpr std::size_t columns = 7;
   using Line = std::array<std::string, columns>;
   std::vector<Line> lines{{"order", "tiles of", "cost", "columns", "tiles", "runs", "pieces"}};

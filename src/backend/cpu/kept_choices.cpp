@@ -16,10 +16,12 @@ namespace {
 constexpr std::int64_t longest_exact = 2048;
 
 layout::Range class_of(layout::Range range) {
-  if (range.begin != 0 || range.end <= longest_exact) return range;
-  const auto rounded =
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(range.end)));
-  return std::min<std::int64_t>(rounded, std::numeric_limits<std::int32_t>::max());
+  if (range.end <= longest_exact) return range;
+  const auto begin =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(range.begin)));
+  const auto length =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(range.count())));
+  return {begin, std::min<std::int64_t>(begin + length, std::numeric_limits<std::int32_t>::max())};
 }
 
 layout::Mask with_known_scalars(const layout::Mask& mask) {
@@ -40,7 +42,7 @@ base::Hash key_of(const ir::Graph& mask, const layout::Extent& extent,
   key.add(mask.hash()).add(lanes).add(weight.size());
   for (const double of_vectors : weight) key.add(of_vectors);
   key.add(per_tile).add(per_run).add(per_piece).add(per_pass);
-  key.add(extent.batch).add(extent.heads);
+  key.add(extent.batch).add(extent.heads).add(extent.first_b);
   for (const layout::Range& range : {extent.queries, extent.keys})
     key.add(range.begin).add(range.end);
   return key.finish();
@@ -49,7 +51,8 @@ base::Hash key_of(const ir::Graph& mask, const layout::Extent& extent,
 }  // namespace
 
 layout::Extent class_of(const layout::Extent& extent) {
-  return {extent.batch, extent.heads, class_of(extent.queries), class_of(extent.keys)};
+  return {extent.batch, extent.heads, class_of(extent.queries), class_of(extent.keys),
+          extent.first_b};
 }
 
 std::shared_ptr<const Chosen> KeptChoices::choose(const layout::Mask& mask,
@@ -65,10 +68,18 @@ std::shared_ptr<const Chosen> KeptChoices::find(const layout::Mask& mask,
                                                 const layout::Extent& extent,
                                                 const layout::TileWeights& weights,
                                                 const base::Workers& workers) {
+  if (extent.queries.count() <= weights.lanes) {
+    const layout::Choice only{.order = {},
+                              .height = std::int64_t{weights.vectors()} * weights.lanes};
+    return std::make_shared<const Chosen>(Chosen{extent, {only}});
+  }
   const layout::Mask known = with_known_scalars(mask);
   if (!known.memory.empty()) return choose(known, extent, weights, workers);
   layout::Extent lists = extent;  // those that differ
-  if (!known.graph.uses(ir::Input::b)) lists.batch = std::min<std::int64_t>(lists.batch, 1);
+  if (!known.graph.uses(ir::Input::b)) {
+    lists.batch = std::min<std::int64_t>(lists.batch, 1);
+    lists.first_b = 0;
+  }
   if (!known.graph.uses(ir::Input::h)) lists.heads = std::min<std::int64_t>(lists.heads, 1);
   const auto kept_for = [&](const layout::Extent& lengths) {
     return kept_.get(key_of(known.graph, lengths, weights),

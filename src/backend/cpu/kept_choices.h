@@ -7,7 +7,8 @@
 // Choosing takes about as long as a short call, and a sequence that grows asks again at every step.
 // So lengths beyond 2048 are rounded up to a power of two, and the choice is made for the rounded
 // length: then it is the same whichever length came first, and so are the bits of sums over queries.
-// Shorter lengths, and positions that do not begin at 0, are taken as they are.
+// Shorter lengths are taken as they are; positions that do not begin at 0 are rounded down likewise.
+// Few queries are one tile: there is nothing to choose.
 #pragma once
 
 #include <atomic>

@@ -57,11 +57,11 @@ TEST(KeptChoices, AreTheSameWhicheverLengthCameFirst) {
   }
 }
 
-TEST(KeptChoices, ShortAndOffsetLengthsAreExact) {
+TEST(KeptChoices, ShortLengthsAreExact) {
   Asked asked;
   const Mask mask = mask_of(strided);
   for (const Extent& extent : {square(2048), square(1000), square(1001),
-                               Extent{.queries = {5000, 9000}, .keys = {4000, 9000}}}) {
+                               Extent{.queries = {1000, 1200}, .keys = {4, 2000}}}) {
     const std::int64_t before = asked.kept.times_chosen();
     const auto chosen = asked(mask, extent);
     EXPECT_EQ(chosen->extent, extent);
@@ -69,8 +69,31 @@ TEST(KeptChoices, ShortAndOffsetLengthsAreExact) {
     EXPECT_EQ(asked.kept.times_chosen(), before + 1);
   }
   // Each of the two on its own.
-  const Extent step{.queries = {5000, 5001}, .keys = 5001};
-  EXPECT_EQ(asked(mask, step)->extent, (Extent{.queries = {5000, 5001}, .keys = 8192}));
+  EXPECT_EQ(asked(mask, {.queries = 1000, .keys = 5001})->extent,
+            (Extent{.queries = 1000, .keys = 8192}));
+}
+
+TEST(KeptChoices, PositionsAreRounded) {
+  Asked asked;
+  for (std::int64_t past = 4096; past < 8192; past += 500) {
+    const auto chosen =
+        asked(mask_of(strided), {.queries = {past, past + 500}, .keys = past + 500});
+    EXPECT_EQ(chosen->extent.queries, layout::Range(4096, 4096 + 512)) << past;
+  }
+  EXPECT_EQ(asked.kept.times_chosen(), 2) << "for keys up to 8192, and up to 16384";
+}
+
+// Neither short lengths nor arrays are looked at for them.
+TEST(KeptChoices, FewQueriesAreOneTile) {
+  Asked asked;
+  const Tensor ids(DType::i32, {5000});
+  const Mask mask = mask_of("ids[q] == ids[kv]", {"ids", DType::i32, 1}, ids);
+  for (const std::int64_t queries : {1, 7, 16}) {
+    const layout::Choice best =
+        asked(mask, {.queries = {1000, 1000 + queries}, .keys = 1000 + queries})->best();
+    EXPECT_EQ(layout::Tiles(best.order, queries, best.height).count(), 1);
+  }
+  EXPECT_EQ(asked.kept.times_chosen(), 0);
 }
 
 TEST(KeptChoices, BatchesAndHeadsCountOnlyIfTheMaskMentionsThem) {
@@ -147,13 +170,13 @@ TEST(KeptChoices, ArraysAreLookedAtEachTime) {
 TEST(KeptChoices, TheLastOnesAreKept) {
   Asked asked;
   const Mask mask = mask_of("q >= kv");
-  const auto often = asked(mask, square(10));
-  for (std::int64_t length = 11; length < 200; ++length) {
+  const auto often = asked(mask, square(100));
+  for (std::int64_t length = 101; length < 290; ++length) {
     asked(mask, square(length));
-    EXPECT_EQ(asked(mask, square(10)), often);
+    EXPECT_EQ(asked(mask, square(100)), often);
   }
   const std::int64_t before = asked.kept.times_chosen();
-  asked(mask, square(11));
+  asked(mask, square(101));
   EXPECT_EQ(asked.kept.times_chosen(), before + 1);
 }
 
