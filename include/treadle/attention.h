@@ -15,6 +15,10 @@
 // f32, bf16 or f16, one for each of the three. Sums are kept in f32 (f64 if any input is). A query
 // that sees nothing gives zeros and lse = -inf.
 //
+// b, h, q and kv count from 0. Call::q_offsets and Call::kv_offsets say where else rows stand:
+//
+//   Forward next = causal.forward({last, cached_k, cached_v}, {.q_offsets = {4095}});
+//
 // Call::sinks adds a logit per head to what the softmax divides by: lse = ln (sum exp S + exp sink).
 #pragma once
 
@@ -74,6 +78,11 @@ struct Call {
   // [heads], of any float type: attention sinks. lse includes them, max does not; a query that sees
   // nothing gives zeros and lse = its sink. A sink of -inf is none.
   std::optional<ConstView> sinks;
+  // Where the first query and the first key of each batch entry stand in their sequences, or one
+  // position for all entries; 0. Mods and masks see q and kv from there on, and a row has the bits
+  // that it has in the whole sequence, so one mask serves training, prefill and decode. Rows before
+  // position 0 are padding: such queries see nothing, and nobody sees such keys.
+  std::vector<std::int64_t> q_offsets, kv_offsets;
   std::stop_token stop;  // ends the call early, from any thread: it throws Stopped
 };
 

@@ -9,6 +9,7 @@
 #include "api/call.h"
 #include "api/check.h"
 #include "api/compiled.h"
+#include "api/positions.h"
 #include "backend/held_layout.h"
 #include "base/error.h"
 #include "patterns/openai_blocks.h"
@@ -26,10 +27,10 @@ struct Looked {
 Looked look(std::string_view name, const Attention::Compiled& compiled, const api::TensorShape& q,
             const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
   const backend::Sizes sizes = api::check_inputs(name, q, k, v);
+  api::refuse_offsets(name, call, "blocks");
   api::check_layout(name, compiled.mask, sizes, call.layout);
   const std::vector<const Capture*> bound = api::bind(name, compiled.captures, call.captures);
-  return {{compiled.program.mask, api::bindings_of(compiled.program, bound).mask},
-          {sizes.batch, sizes.heads, sizes.queries, sizes.keys}};
+  return {{compiled.program.mask, api::bindings_of(compiled.program, bound).mask}, sizes.extent()};
 }
 
 BlockLists lists_of(const BlockListOptions& options, const Looked& looked, const Call& call) {
@@ -55,6 +56,14 @@ BlockLayout blocks_of(std::int64_t block_size, const Looked& looked, const Call&
 
 BlockLists Layout::block_lists(const BlockListOptions& options) const {
   if (empty()) base::fail("block_lists: the layout is empty; Attention::layout makes one");
+  const layout::Extent& extent = held_->extent();
+  if (extent.queries.begin != 0 || extent.keys.begin != 0) {
+    base::fail(
+        "block_lists: the layout's queries begin at position {}, its keys at {}; blocks count "
+        "rows, "
+        "not positions",
+        extent.queries.begin, extent.keys.begin);
+  }
   const std::optional<layout::Selection>& listed = held_->listed;
   return layout::to_block_lists(held_->layouts(), listed ? &*listed : nullptr, options,
                                 api::workers_of("block_lists", {}));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "backend/held_layout.h"
 #include "base/compute_type.h"
@@ -117,7 +118,16 @@ void check_layout(std::string_view call, const base::Hash& mask, const backend::
                   const Layout& layout) {
   if (layout.empty()) return;
   const layout::Extent& made = layout.held()->extent();
-  const layout::Extent wanted{sizes.batch, sizes.heads, sizes.queries, sizes.keys};
+  const layout::Extent wanted = sizes.extent();
+  const auto counts = [](const layout::Extent& e) {
+    return std::tuple(e.batch, e.heads, e.queries.count(), e.keys.count());
+  };
+  if (counts(made) == counts(wanted) && made != wanted) {
+    fail(
+        "{}: the layout is for queries from position {} and keys from {}, the call's begin at {} "
+        "and {}; they must be equal",
+        call, made.queries.begin, made.keys.begin, wanted.queries.begin, wanted.keys.begin);
+  }
   if (made != wanted) {
     fail(
         "{}: the layout is for batch {}, {} heads, {} queries and {} keys, the inputs have batch "

@@ -5,6 +5,7 @@
 #include "api/call.h"
 #include "api/check.h"
 #include "api/compiled.h"
+#include "api/positions.h"
 #include "base/error.h"
 #include "ir/print.h"
 
@@ -21,7 +22,8 @@ std::string indented(const std::string& text) {
 
 Layout layout_of(const Attention::Compiled& compiled, const api::TensorShape& q,
                  const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
-  const backend::Sizes sizes = api::check_inputs("layout", q, k, v);
+  const backend::Sizes sizes =
+      api::only_part("layout", call, api::check_inputs("layout", q, k, v), "a layout is").sizes;
   const std::vector<const Capture*> bound = api::bind("layout", compiled.captures, call.captures);
   return compiled.backend->layout(sizes, api::bindings_of(compiled.program, bound),
                                   api::workers_of("layout", call));
@@ -44,7 +46,8 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
   const backend::Bindings bindings = api::bindings_of(compiled_->program, bound);
   std::vector<backend::Sizes> sizes;  // of all of them, before anything is compiled
   for (const CallSpec& spec : calls) {
-    sizes.push_back(api::check_inputs("prepare", spec.q, spec.k, spec.v));
+    const backend::Sizes all = api::check_inputs("prepare", spec.q, spec.k, spec.v);
+    sizes.push_back(api::only_part("prepare", call, all, "calls are prepared").sizes);
     api::check_layout("prepare", compiled_->mask, sizes.back(), call.layout);
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {

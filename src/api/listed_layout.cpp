@@ -8,6 +8,7 @@
 #include "api/call.h"
 #include "api/check.h"
 #include "api/compiled.h"
+#include "api/positions.h"
 #include "layout/selection.h"
 #include "patterns/openai_blocks.h"
 #include "treadle/attention.h"
@@ -36,14 +37,13 @@ using Select = std::function<layout::Selection(const Wanted&)>;
 Layout layout_of(const Attention::Compiled& compiled, const Shapes3& shapes, const Call& call,
                  const Select& select) {
   const backend::Sizes sizes = api::check_inputs("layout", shapes.q, shapes.k, shapes.v);
+  api::refuse_offsets("layout", call, "lists of keys");
   const std::vector<const Capture*> captures =
       api::bind("layout", compiled.captures, call.captures);
   const backend::Bindings bound = api::bindings_of(compiled.program, captures);
   const base::Workers workers = api::workers_of("layout", call);
-  layout::Selection listed = select({{sizes.batch, sizes.heads, sizes.queries, sizes.keys},
-                                     sizes.key_heads,
-                                     {compiled.program.mask, bound.mask},
-                                     workers});
+  layout::Selection listed =
+      select({sizes.extent(), sizes.key_heads, {compiled.program.mask, bound.mask}, workers});
   return compiled.backend->listed_layout(std::move(listed), sizes, bound, workers);
 }
 

@@ -1,0 +1,243 @@
+// Calls as requests to the backend, whose stages are in backend/cpu/call.cpp.
+//
+// In: checked inputs and results. Out: results. Most calls are one part (api/positions.h) and one
+// request; forward_parts() and backward_parts() run the others.
+#include "api/run_call.h"
+
+#include <limits>
+
+#include "api/call.h"
+#include "api/check.h"
+#include "api/positions.h"
+#include "api/sinks.h"
+#include "base/copy.h"
+#include "base/element.h"
+#include "base/error.h"
+
+namespace treadle::api {
+namespace {
+
+using backend::Sizes;
+using layout::Range;
+
+Tensor tensor_like(const View& view) { return {view.dtype(), view.shape()}; }
+
+std::optional<ConstView> rows_of(const std::optional<ConstView>& view, Range batch, Range rows) {
+  if (!view) return std::nullopt;
+  return api::rows_of(*view, batch, rows);
+}
+
+// What all requests of a call share.
+struct Runner {
+  std::string_view name;
+  const Attention::Compiled& compiled;
+  const Call& call;
+  const Sizes& sizes;  // of all parts
+  const std::vector<double>& sinks;
+  const backend::Bindings& bound;
+  std::vector<Part> parts;
+
+  Runner(std::string_view of, const Attention::Compiled& with, const Call& what, const Sizes& all,
+         const std::vector<double>& logits, const backend::Bindings& memory)
+      : name(of),
+        compiled(with),
+        call(what),
+        sizes(all),
+        sinks(logits),
+        bound(memory),
+        parts(parts_of(of, what, all)) {
+    if (call.layout.empty()) return;
+    check_layout(name, compiled.mask, only_part(name, call, sizes, "a layout is").sizes,
+                 call.layout);
+  }
+
+  [[nodiscard]] bool is_whole() const { return parts.front().is_whole(sizes); }
+  [[nodiscard]] backend::Request request(const Part& part, const Inputs& inputs) const {
+    return {name,
+            part.sizes,
+            inputs,
+            scale_of(compiled, sizes.dim),
+            bound,
+            call.layout,
+            workers_of(name, call),
+            sinks};
+  }
+  // The entries of k and v that a part reads.
+  [[nodiscard]] Range key_batch(const Part& part) const {
+    return sizes.key_batch == 1 ? Range(1) : part.batch;
+  }
+  [[nodiscard]] Inputs inputs(const Part& part, const Inputs& all) const {
+    return {api::rows_of(all.q, part.batch, part.query_rows),
+            api::rows_of(all.k, key_batch(part), part.key_rows),
+            api::rows_of(all.v, key_batch(part), part.key_rows)};
+  }
+};
+
+// What rows that see nothing have: their head's sink, or -inf.
+void fill_unseen(Tensor& rows, const std::vector<double>& sinks) {
+  const std::int64_t heads = rows.size(1), queries = rows.size(2);
+  for (std::int64_t i = 0; i < rows.count(); ++i) {
+    const auto head = static_cast<std::size_t>(i / queries % heads);
+    const double nothing = sinks.empty() ? -std::numeric_limits<double>::infinity() : sinks[head];
+    base::store_double(rows.view().data(), rows.dtype(), i, nothing);
+  }
+}
+
+// In memory of its own: a part may fail when others are done, and results may lie where it reads.
+void forward_parts(const Runner& runner, const ForwardViews& results, const Inputs& inputs) {
+  Tensor out = tensor_like(results.out);
+  std::optional<Tensor> lse, max;
+  if (results.lse) fill_unseen(lse.emplace(tensor_like(*results.lse)), runner.sinks);
+  if (results.max) fill_unseen(max.emplace(tensor_like(*results.max)), {});
+  for (const Part& part : runner.parts) {
+    const auto rows = [&](std::optional<Tensor>& of) -> std::optional<View> {
+      if (!of) return std::nullopt;
+      return api::rows_of(of->view(), part.batch, part.query_rows);
+    };
+    const Inputs own = runner.inputs(part, inputs);
+    const ForwardViews views{api::rows_of(out.view(), part.batch, part.query_rows), rows(lse),
+                             rows(max)};
+    runner.compiled.backend->forward({runner.request(part, own), views});
+  }
+  const ConstView done = out;
+  base::copy(results.out, done);
+  if (lse) base::copy(*results.lse, *lse);
+  if (max) base::copy(*results.max, *max);
+}
+
+// to += from, of one type; `to` may be some rows of a tensor, `from` is contiguous.
+void add(const View& to, const Tensor& from) {
+  const std::int64_t blocks = to.rank() == 4 ? to.size(0) * to.size(1) : 1;
+  const std::int64_t length = blocks == 0 ? 0 : from.count() / blocks;
+  base::visit_dtype(to.dtype(), [&](auto element) {
+    using T = typename decltype(element)::type;
+    if constexpr (std::is_floating_point_v<T>) {
+      const T* part = static_cast<const T*>(from.view().data());
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        T* sum = static_cast<T*>(to.data());
+        if (to.rank() == 4)
+          sum += block / to.size(1) * to.stride(0) + block % to.size(1) * to.stride(1);
+        for (std::int64_t i = 0; i < length; ++i) sum[i] += part[block * length + i];
+      }
+    } else {
+      base::internal_error("run_call: parts of gradients are f32 or f64, not {}",
+                           name_of(to.dtype()));
+    }
+  });
+}
+
+// Gradients of keys that batch entries share, and of captures, are the sums of those of all parts, in
+// their order: in the compute type and in f64, rounded once.
+void backward_parts(const Runner& runner, const BackwardViews& results, const Saved& saved,
+                    const BackwardGiven& given) {
+  const bool shared = runner.sizes.key_batch == 1 && runner.parts.size() > 1;
+  const DType compute = runner.sizes.compute;
+  Tensor dq = tensor_like(results.dq);
+  Tensor dk(shared ? compute : results.dk.dtype(), results.dk.shape());
+  Tensor dv(shared ? compute : results.dv.dtype(), results.dv.shape());
+  std::vector<Tensor> captured;
+  for (const CaptureView& view : results.captures)
+    captured.emplace_back(DType::f64, view.gradient.shape());
+  Tensor wide_k, wide_v;  // which hold the same numbers
+  Inputs inputs = given.inputs;
+  if (shared) {
+    wide_k = base::convert(inputs.k, compute);
+    wide_v = base::convert(inputs.v, compute);
+    inputs.k = wide_k;
+    inputs.v = wide_v;
+  }
+  for (const Part& part : runner.parts) {
+    if (part.sizes.queries.empty() || part.sizes.keys.empty()) continue;
+    const auto queries = [&](const auto& view) {
+      return rows_of(view, part.batch, part.query_rows);
+    };
+    const auto keys = [&](Tensor& of) {
+      return api::rows_of(of.view(), runner.key_batch(part), part.key_rows);
+    };
+    const Inputs own = runner.inputs(part, inputs);
+    const Saved own_saved{api::rows_of(saved.out, part.batch, part.query_rows),
+                          api::rows_of(saved.lse, part.batch, part.query_rows)};
+    BackwardViews views{
+        api::rows_of(dq.view(), part.batch, part.query_rows), keys(dk), keys(dv), {}, std::nullopt};
+    Tensor part_dk, part_dv;
+    if (shared) {
+      views.dk = part_dk = tensor_like(views.dk);
+      views.dv = part_dv = tensor_like(views.dv);
+    }
+    std::vector<Tensor> part_captured;
+    for (std::size_t i = 0; i < captured.size(); ++i) {
+      part_captured.emplace_back(DType::f64, captured[i].shape());
+      views.captures.push_back({results.captures[i].name, part_captured.back().view()});
+    }
+    const ConstView dout = api::rows_of(given.dout, part.batch, part.query_rows);
+    const std::optional<ConstView> dlse = queries(given.dlse);
+    runner.compiled.backend->backward({runner.request(part, own), own_saved, dout, dlse, views});
+    if (shared) {
+      add(keys(dk), part_dk);
+      add(keys(dv), part_dv);
+    }
+    for (std::size_t i = 0; i < captured.size(); ++i) add(captured[i].view(), part_captured[i]);
+  }
+  const std::vector<ConstView> done(captured.begin(), captured.end());
+  const ConstView done_q = dq, done_k = dk, done_v = dv;  // need memory, copies do not
+  base::copy(results.dq, done_q);
+  base::copy(results.dk, done_k);
+  base::copy(results.dv, done_v);
+  for (std::size_t i = 0; i < done.size(); ++i) base::copy(results.captures[i].gradient, done[i]);
+}
+
+void store_dsinks(const View& to, const std::vector<double>& dsinks) {
+  base::visit_dtype(to.dtype(), [&](auto element) {
+    using T = typename decltype(element)::type;
+    for (std::size_t h = 0; h < dsinks.size(); ++h)
+      base::store_as<T>(to.data(), static_cast<std::int64_t>(h) * to.stride(0), dsinks[h]);
+  });
+}
+
+}  // namespace
+
+void run_forward(std::string_view name, const Attention::Compiled& compiled, const Sizes& sizes,
+                 const ForwardViews& results, const Inputs& inputs, const Call& call) {
+  const std::vector<double> sinks = sinks_of(name, call.sinks, sizes);
+  const std::vector<const Capture*> bound = bind(name, compiled.captures, call.captures);
+  const backend::Bindings bindings = bindings_of(compiled.program, bound);
+  const Runner runner(name, compiled, call, sizes, sinks, bindings);
+  if (!runner.is_whole()) return forward_parts(runner, results, inputs);
+  compiled.backend->forward({runner.request(runner.parts.front(), inputs), results});
+}
+
+void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
+                  const BackwardViews& results, const BackwardGiven& given,
+                  const std::vector<const Capture*>& bound) {
+  const std::vector<double> sinks = sinks_of("backward", given.call.sinks, sizes);
+  const backend::Bindings bindings = bindings_of(compiled.program, bound);
+  const Runner runner("backward", compiled, given.call, sizes, sinks, bindings);
+  Tensor out, lse;
+  Saved recomputed;
+  const bool recompute = compiled.save == Save::nothing;
+  if (recompute) {
+    const Shape4 shape = out_shape(sizes);
+    const Shape3 rows = row_shape(sizes);
+    out = Tensor(given.inputs.q.dtype(), {shape.begin(), shape.end()});
+    lse = Tensor(sizes.compute, {rows.begin(), rows.end()});
+    run_forward("backward", compiled, sizes, {out.view(), lse.view(), std::nullopt}, given.inputs,
+                given.call);
+    recomputed = {out, lse};
+  }
+  const Saved& saved = recompute ? recomputed : given.saved;
+  // Before anything is written: results may lie where it is read.
+  std::vector<double> dsinks;
+  if (results.dsinks) {
+    dsinks = sink_gradients(sinks, sizes, {saved, given.dout, given.dlse},
+                            workers_of("backward", given.call));
+  }
+  if (runner.is_whole()) {
+    compiled.backend->backward({runner.request(runner.parts.front(), given.inputs), saved,
+                                given.dout, given.dlse, results});
+  } else {
+    backward_parts(runner, results, saved, given);
+  }
+  if (results.dsinks) store_dsinks(*results.dsinks, dsinks);
+}
+
+}  // namespace treadle::api
