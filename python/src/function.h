@@ -30,6 +30,7 @@ class Function {
     Inputs inputs;
     BoundCaptures captures;
     std::optional<ConstView> sinks;
+    std::vector<std::int64_t> q_offsets, kv_offsets;
   };
 
   // Who works on a call: so many threads (0: all cores), until somebody asks to stop.

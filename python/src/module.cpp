@@ -55,6 +55,15 @@ Function::Tensors tensors_from(nb::handle q, nb::handle k, nb::handle v, const n
   return {{view_of(q), view_of(k), view_of(v)}, captures_from(captures)};
 }
 
+// What few calls have: None, or a tuple of sinks (None for none), q_offsets and kv_offsets.
+void add_extras(Function::Tensors& tensors, nb::handle extras) {
+  if (extras.is_none()) return;
+  const auto given = nb::cast<nb::tuple>(extras);
+  if (!given[0].is_none()) tensors.sinks = view_of(given[0]);
+  tensors.q_offsets = nb::cast<std::vector<std::int64_t>>(given[1]);
+  tensors.kv_offsets = nb::cast<std::vector<std::int64_t>>(given[2]);
+}
+
 Layout layout_or_none(nb::handle layout) {
   return layout.is_none() ? Layout() : nb::cast<Layout>(layout);
 }
@@ -87,21 +96,26 @@ void bind_function(nb::module_& m) {
           },
           nb::arg("score_mod"), nb::arg("mask"), nb::arg("captures"), nb::arg("gradients"),
           nb::arg("scale").none(), nb::arg("most_nodes") = nb::none())
-      .def("layout",
-           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
-              const nb::list& captures, int threads) {
-             const Function::Tensors tensors = tensors_from(q, k, v, captures);
-             Layout layout;
-             run_call(self, Operation::layout, tensors, threads,
-                      [&](const Function::Crew& crew) { layout = self.layout(tensors, crew); });
-             return layout;
-           })
+      .def(
+          "layout",
+          [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
+             const nb::list& captures, int threads, nb::handle extras) {
+            Function::Tensors tensors = tensors_from(q, k, v, captures);
+            add_extras(tensors, extras);
+            Layout layout;
+            run_call(self, Operation::layout, tensors, threads,
+                     [&](const Function::Crew& crew) { layout = self.layout(tensors, crew); });
+            return layout;
+          },
+          nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("threads"),
+          nb::arg("extras").none() = nb::none())
       .def(
           "listed_layout",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
              const nb::list& captures, nb::handle indices, nb::handle counts,
-             std::int64_t query_block, std::int64_t key_block, int threads) {
-            const Function::Tensors tensors = tensors_from(q, k, v, captures);
+             std::int64_t query_block, std::int64_t key_block, int threads, nb::handle extras) {
+            Function::Tensors tensors = tensors_from(q, k, v, captures);
+            add_extras(tensors, extras);
             KeyLists keys{query_block, key_block, view_of(indices)};
             if (!counts.is_none()) keys.counts = view_of(counts);
             Layout layout;
@@ -112,14 +126,14 @@ void bind_function(nb::module_& m) {
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("indices"),
           nb::arg("counts").none(), nb::arg("query_block"), nb::arg("key_block"),
-          nb::arg("threads"))
+          nb::arg("threads"), nb::arg("extras").none() = nb::none())
       .def(
           "forward",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
              const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
-             nb::handle max, int threads, nb::handle sinks) {
+             nb::handle max, int threads, nb::handle extras) {
             Function::Tensors tensors = tensors_from(q, k, v, captures);
-            if (!sinks.is_none()) tensors.sinks = view_of(sinks);
+            add_extras(tensors, extras);
             const Layout held = layout_or_none(layout);
             const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
             run_call(self, Operation::forward, tensors, threads, [&](const Function::Crew& crew) {
@@ -128,15 +142,15 @@ void bind_function(nb::module_& m) {
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"),
-          nb::arg("sinks").none() = nb::none())
+          nb::arg("extras").none() = nb::none())
       .def(
           "backward",
           [](const Function& self, nb::handle q, nb::handle k, nb::handle v,
              const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
              nb::handle dout, nb::handle dlse, const nb::list& results, int threads,
-             nb::handle sinks) {
+             nb::handle extras) {
             Function::Tensors tensors = tensors_from(q, k, v, captures);
-            if (!sinks.is_none()) tensors.sinks = view_of(sinks);
+            add_extras(tensors, extras);
             const Layout held = layout_or_none(layout);
             const Saved saved{view_of(out), view_of(lse)};
             const ConstView gradient = view_of(dout);
@@ -150,7 +164,7 @@ void bind_function(nb::module_& m) {
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
-          nb::arg("results"), nb::arg("threads"), nb::arg("sinks").none() = nb::none())
+          nb::arg("results"), nb::arg("threads"), nb::arg("extras").none() = nb::none())
       .def_prop_ro("score_mod", &Function::score_mod)
       .def_prop_ro("mask", &Function::mask);
 }

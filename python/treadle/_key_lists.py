@@ -30,7 +30,9 @@ class KeyLists(NamedTuple):
     query_block: int = 1
     key_block: int = 1
 
-    def _layout(self, function, inputs: tuple, arrays: list, threads: int):
+    def _layout(self, function, inputs: tuple, arrays: list, threads: int, extras: Optional[tuple]):
         counts = None if self.counts is None else as_array(as_numpy(self.counts))
         indices = as_array(as_numpy(self.indices))
-        return function.listed_layout(*inputs, arrays, indices, counts, self.query_block, self.key_block, threads)
+        return function.listed_layout(
+            *inputs, arrays, indices, counts, self.query_block, self.key_block, threads, extras
+        )

@@ -20,9 +20,15 @@ class Layouts:
         """Copies and pickles start empty: a layout is quickly made, and belongs to this process."""
         return Layouts, (self._most,)
 
-    def get(self, program: Program, function: _core.Function, inputs, arrays, threads: int) -> Optional[_core.Layout]:
-        """None if there is no mask, or if changes of what it reads go unnoticed: then each call computes its own."""
+    def get(
+        self, program: Program, function: _core.Function, inputs, arrays, threads: int, extras: Optional[tuple] = None
+    ) -> Optional[_core.Layout]:
+        """None if there is no mask, if batch entries stand at different positions, or if changes of what the mask reads
+        go unnoticed: then each call computes its own. `extras` are those of the call."""
         if not program.mask:
+            return None
+        offsets = None if extras is None else extras[1:]
+        if offsets is not None and (len(set(offsets[0])) > 1 or len(set(offsets[1])) > 1):
             return None
         read = [program.captures[i].object for i in program.mask_captures()]
         try:
@@ -31,12 +37,12 @@ class Layouts:
             return None
         scalars = program.mask_scalars()
         q, k, v = inputs
-        key = (program.mask, q[2][:3], k[2][2], q[1], k[1], v[1])
+        key = (program.mask, q[2][:3], k[2][2], q[1], k[1], v[1], offsets)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state and kept[1] == scalars:
             if all([a() is b for a, b in zip(kept[2], read)]):
                 return kept[3]
-        layout = function.layout(q, k, v, arrays, threads)
+        layout = function.layout(q, k, v, arrays, threads, extras)
         if len(self._kept) >= self._most:
             self._kept.clear()
         self._kept[key] = (state, scalars, [weakref.ref(t) for t in read], layout)

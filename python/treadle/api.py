@@ -12,6 +12,7 @@ from ._explain import explain_program
 from ._key_lists import KeyLists
 from ._layouts import Layouts
 from ._numpy import NumpyTrace
+from ._offsets import offsets_of, reach
 from ._program import Program, function_for, trace, with_indices
 
 
@@ -63,9 +64,11 @@ class Attention:
         self.most_nodes = most_nodes
         self._layouts = Layouts()
 
-    def _call(self, q, k, v, keys: Optional[KeyLists], numbers: Callable, run: Callable):
+    def _call(self, q, k, v, keys: Optional[KeyLists], extras: Optional[tuple], numbers: Callable, run: Callable):
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
-        program = trace(NumpyTrace((*q.shape[:3], k.shape[2])), self.score_mod, self.mask_mod)
+        _, q_offsets, kv_offsets = extras or (None, (), ())
+        sizes = (*q.shape[:2], reach(q.shape[2], q_offsets), reach(k.shape[2], kv_offsets))
+        program = trace(NumpyTrace(sizes), self.score_mod, self.mask_mod)
         gradients = numbers(program)
         arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
         inputs = as_array(q), as_array(k), as_array(v)
@@ -73,22 +76,35 @@ class Attention:
         def attempt(program: Program):
             function = function_for(program, gradients, self.scale, self.most_nodes)
             if keys is None:
-                layout = self._layouts.get(program, function, inputs, arrays, self.threads)
+                layout = self._layouts.get(program, function, inputs, arrays, self.threads, extras)
             else:
-                layout = keys._layout(function, inputs, arrays, self.threads)
+                layout = keys._layout(function, inputs, arrays, self.threads, extras)
             return run(function, (*inputs, arrays, layout))
 
         return with_indices(program, attempt)
 
     def forward(
-        self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None, sinks=None
-    ) -> Result:
+        self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None, sinks=None, q_offset=None,
+        kv_offset=None,
+    ) -> Result:  # fmt: skip
         """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]; with `keys`, of those alone.
 
         `sinks` [H] are attention sinks: a logit per head that takes part in the softmax and has no value. lse includes
         them, max does not.
+
+        `q_offset` and `kv_offset` say where the first query and the first key stand: mods see q and kv from there on, and
+        a row has the bits that it has in the whole sequence. One for all batch entries, or one for each. Rows before
+        position 0 are padding: such queries see nothing, and nobody sees such keys.
+
+        >>> import numpy as np, treadle
+        >>> causal = treadle.Attention(mask_mod=lambda b, h, q, kv: q >= kv)
+        >>> q, k, v = np.random.default_rng(0).random((3, 1, 1, 100, 8), np.float32)
+        >>> next_row = causal.forward(q[:, :, 99:], k, v, q_offset=99).out
+        >>> bool((next_row == causal.forward(q, k, v).out[:, :, 99:]).all())
+        True
         """
         q, k, v = _checked(q, k, v)
+        extras = _extras(sinks, q_offset, kv_offset)
         if out is None:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
         else:
@@ -97,18 +113,19 @@ class Attention:
         most = np.empty_like(lse)
 
         def run(function, first):
-            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads, _sinks(sinks))
+            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads, extras)
             return Result(out, lse, most)
 
-        return self._call(q, k, v, keys, lambda program: (), run)
+        return self._call(q, k, v, keys, extras, lambda program: (), run)
 
     def backward(
         self, q, k, v, result: Result, dout, dlse=None, *, keys: Optional[KeyLists] = None, captures: tuple = (),
-        sinks=None,
+        sinks=None, q_offset=None, kv_offset=None,
     ) -> Gradients:  # fmt: skip
         """Gradients of q, k, v, of these captures (treadle.capture's arrays) and of the sinks, from forward's result.
-        `keys` and `sinks` are forward's."""
+        `keys`, `sinks`, `q_offset` and `kv_offset` are forward's."""
         q, k, v = _checked(q, k, v)
+        extras = _extras(sinks, q_offset, kv_offset)
         out, lse, dout = as_numpy(result.out), as_numpy(result.lse), as_numpy(dout)
         if dlse is not None:
             dlse = as_numpy(dlse)
@@ -128,16 +145,20 @@ class Attention:
         def run(function, first):
             function.backward(
                 *first, as_array(out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
-                [as_array(r) for r in results], self.threads, _sinks(sinks),
+                [as_array(r) for r in results], self.threads, extras,
             )  # fmt: skip
             end = 3 + len(learned)
             return Gradients(*results[:3], tuple(results[3:end]), None if sinks is None else results[end])
 
-        return self._call(q, k, v, keys, numbers, run)
+        return self._call(q, k, v, keys, extras, numbers, run)
 
 
-def _sinks(sinks):
-    return None if sinks is None else as_array(as_numpy(sinks))
+def _extras(sinks, q_offset, kv_offset) -> Optional[tuple]:
+    """What most calls do not have."""
+    if sinks is None and q_offset is None and kv_offset is None:
+        return None
+    array = None if sinks is None else as_array(as_numpy(sinks))
+    return array, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset)
 
 
 def _checked(*arrays):
@@ -149,9 +170,10 @@ def _checked(*arrays):
 
 
 def attention(
-    q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: int = 0, most_nodes: Optional[int] = None
-) -> np.ndarray:
-    """softmax(score_mod(scale * q @ k.T), where mask_mod shows) @ v.
+    q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: int = 0, most_nodes: Optional[int] = None, sinks=None,
+    q_offset=None, kv_offset=None,
+) -> np.ndarray:  # fmt: skip
+    """softmax(score_mod(scale * q @ k.T), where mask_mod shows) @ v. Attention.forward says what the others are.
 
     >>> import numpy as np, treadle
     >>> x = np.zeros((1, 1, 3, 2), np.float32)
@@ -161,7 +183,8 @@ def attention(
            [1., 2.],
            [2., 3.]], dtype=float32)
     """
-    return Attention(score_mod, mask_mod, scale, threads, most_nodes=most_nodes).forward(q, k, v).out
+    function = Attention(score_mod, mask_mod, scale, threads, most_nodes=most_nodes)
+    return function.forward(q, k, v, sinks=sinks, q_offset=q_offset, kv_offset=kv_offset).out
 
 
 def merge_states(states, *, threads: int = 0) -> Result:

@@ -73,3 +73,11 @@ def test_a_sparse_transformer_says_what_it_cannot_do(sparse_transformer, capsys,
     (tmp_path / "text").write_bytes(b"short")
     with pytest.raises(SystemExit, match="the text has 5 bytes; a context of 4096 needs more"):
         sparse_transformer.main(["--text", str(tmp_path / "text")])
+
+
+def test_generation_beside_sdpa():
+    pytest.importorskip("transformers")
+    small = "--prompt 70 --tokens 6 --layers 2 --hidden 64 --heads 4 --dtype float32".split()
+    done = subprocess.run([sys.executable, str(folder / "generate.py"), *small], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "6 of 6 tokens are the same" in done.stdout

@@ -136,3 +136,28 @@ def test_numbers_of_sequences_without_those_of_all_keys():
     model, q, k = make("Llama", "treadle"), torch.randn(1, 4, 1, 16), torch.randn(1, 4, 12, 16)
     with pytest.raises(ValueError, match="1 queries and 12 keys"):
         integration.attention_forward(model, q, k, k, None, seq_idx=torch.zeros(1, 1, dtype=torch.int32))
+
+
+def test_no_mask_where_nothing_is_hidden():
+    made = integration.attention_mask
+    last = dict(batch_size=2, q_length=1, kv_length=20, q_offset=19, allow_is_causal_skip=True)
+    assert made(**last) is None
+    assert made(**last, local_size=21) is None
+    assert made(**last, attention_mask=torch.ones(2, 20, dtype=torch.bool)) is None
+    padded = torch.ones(2, 20, dtype=torch.bool)
+    padded[0, 0] = False
+    assert made(**last, attention_mask=padded) is not None
+    assert made(**last, local_size=20) is not None
+    assert made(**{**last, "q_offset": 18}) is not None  # the last key is in the future
+    assert made(**{**last, "q_length": 2, "q_offset": 18}) is not None
+    assert made(**{**last, "allow_is_causal_skip": False}) is not None
+
+
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_generation_without_padding(pair, batch, cache):
+    ids, _ = batch
+    options = dict(max_new_tokens=12, do_sample=False, attention_mask=torch.ones_like(ids))
+    if cache == "static":
+        options.update(cache_implementation="static", disable_compile=True)
+    a, b = (m.generate(ids, **options) for m in pair)
+    assert torch.equal(a, b)

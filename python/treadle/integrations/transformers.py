@@ -4,17 +4,18 @@
     treadle_transformers.register()
     model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="treadle")
 
-Masks stay functions: no model of ours ever makes a [queries, keys] tensor. Windows, soft caps, position biases and
-attention sinks go into the kernels or beside them, and all of it trains.
+Masks stay functions: no model of ours ever makes a [queries, keys] tensor, and where nothing is hidden, as for the next
+token of a sequence, there is no mask at all. Windows, soft caps, position biases and attention sinks go into the kernels,
+and all of it trains.
 """
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Union
 
 import torch
 
-from ..torch import AuxRequest, BlockMask, and_masks, create_block_mask, flex_attention
+from ..torch import BlockMask, and_masks, create_block_mask, flex_attention
 
 name = "treadle"
 
@@ -34,17 +35,26 @@ def attention_mask(
     q_offset: int = 0,
     kv_offset: int = 0,
     mask_function=None,
-    attention_mask: Optional[torch.Tensor] = None,
+    attention_mask: Union[torch.Tensor, BlockMask, None] = None,
+    local_size: Optional[int] = None,
+    allow_is_causal_skip: bool = False,
     **ignored,
-) -> BlockMask:
-    """What a model asks for before its layers run: its mask as a BlockMask."""
+) -> Optional[BlockMask]:
+    """What a model asks for before its layers run: its mask as a BlockMask; None if it hides nothing."""
     from transformers import masking_utils
 
+    if isinstance(attention_mask, BlockMask):  # generate() has asked before the model does
+        return attention_mask
     mask_function = mask_function or masking_utils.causal_mask_function
     padding = None
     if attention_mask is not None and not bool(attention_mask.all()):
         padding = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
     q_offset, kv_offset = int(q_offset), int(kv_offset)
+    # A causal mask, perhaps with a window or chunks of local_size keys, and one query behind all keys. (Of several queries
+    # a layer may ask for causality itself, where it gets no mask.)
+    is_last = q_length == 1 and q_offset >= kv_offset + kv_length - 1
+    if allow_is_causal_skip and is_last and padding is None and (local_size is None or kv_length < local_size):
+        return None
 
     def mask_mod(b, h, q, kv):
         shown = mask_function(b, h, q + q_offset, kv + kv_offset)
@@ -116,13 +126,9 @@ def attention_forward(
         return score
 
     modifies = softcap is not None or bias is not None or position_bias is not None
-    out, aux = flex_attention(
-        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True,
-        return_aux=AuxRequest(lse=s_aux is not None),
-    )  # fmt: skip
-    if s_aux is not None:
-        # A sink is one more key with this score and no value: it only takes its part of the weight.
-        out = out * torch.sigmoid(aux.lse - s_aux.view(1, -1, 1)).unsqueeze(-1).to(out.dtype)
+    out = flex_attention(
+        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux
+    )
     return out.transpose(1, 2).contiguous(), None
 
 

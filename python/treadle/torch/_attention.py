@@ -10,13 +10,14 @@ from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
 from .._layouts import Layouts
+from .._offsets import offsets_of, reach
 from .._program import Program, with_indices
 from ._arrays import are_plain, needs_dispatcher, tensors_of
 from ._autograd import Attention
-from ._check import check_lengths, check_options, check_shapes, check_tensors
-from ._foreign_masks import as_block_mask
+from ._check import check_lengths, check_options, check_shapes, check_sinks, check_tensors
+from ._foreign_masks import as_block_mask, is_mask_mod
 from ._ops import operation
-from ._run import Call, run_forward
+from ._run import Call, Extras, run_forward
 from ._tracing import trace
 
 _warned: list = []  # of return_lse, which is enough once
@@ -48,11 +49,19 @@ def flex_attention(
     kernel_options: Optional[dict] = None,
     *,
     return_aux: Optional[AuxRequest] = None,
+    sinks: Optional[Tensor] = None,
+    q_offset=None,
+    kv_offset=None,
 ) -> Union[Tensor, tuple]:
     """softmax(score_mod(scale * query @ key.T), where the mask shows) @ value, in fused kernels for the CPU.
 
     The arguments are those of torch.nn.attention.flex_attention.flex_attention; what differs is in docs/python.md.
     Gradients of query, key, value and of every float tensor that score_mod reads are there, too.
+
+    Beyond torch's: block_mask may be a mask_mod, which then alone decides. `sinks` [heads] are attention sinks, a logit per
+    head that takes part in the softmax and has no value; they may require gradients. `q_offset` and `kv_offset` say where
+    the first query and the first key stand, for all batch entries or for each: mods see q and kv from there on, and a row
+    has the bits that it has in the whole sequence. Rows before position 0 are padding.
 
     >>> import torch
     >>> from treadle.torch import flex_attention, create_block_mask
@@ -63,8 +72,19 @@ def flex_attention(
     >>> out.sum().backward()
     >>> slopes.grad.shape
     torch.Size([2])
+
+    One mask for training and for the next token of a sequence:
+
+    >>> window = lambda b, h, q, kv: (q >= kv) & (q - kv < 16)
+    >>> all_rows = flex_attention(q, k, v, block_mask=window)
+    >>> torch.equal(flex_attention(q[:, :, 63:], k, v, block_mask=window, q_offset=63), all_rows[:, :, 63:])
+    True
     """
-    mask = as_block_mask(block_mask)
+    mask, mask_mod = None, None
+    if is_mask_mod(block_mask):
+        mask_mod = block_mask
+    else:
+        mask = as_block_mask(block_mask)
     check_tensors(query, key, value)
     check_shapes(query, key, value, enable_gqa, mask)
     check_options(kernel_options, return_lse, return_aux)
@@ -77,23 +97,34 @@ def flex_attention(
     query, key, value = autocast(query, key, value)
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
-    mask_mod = mask.compiled_mask_mod() if mask is not None else None
+    extras = Extras(sinks is not None, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset))
+    if sinks is not None:
+        check_sinks(sinks)
+    if mask is not None:
+        if mask.is_listed and (extras.q_offsets or extras.kv_offsets):
+            raise ValueError("block_mask lists blocks of rows, which have no positions; use create_block_mask or a mask_mod")
+        mask_mod = mask.compiled_mask_mod()
 
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         # Sizes may be symbols: nothing depends on them.
-        out, lse, most = operation(query, key, value, trace(score_mod, mask_mod, (None, None, None, None)), scale)
+        program = trace(score_mod, mask_mod, (None, None, None, None))
+        out, lse, most = operation(query, key, value, program, scale, sinks, extras)
     else:
-        out, lse, most = _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max)
+        layouts = _of_functions if mask is None else mask.layouts
+        out, lse, most = _eager(query, key, value, score_mod, mask_mod, layouts, scale, sinks, extras, want_lse, want_max)
     if return_aux is not None:
         return out, AuxOutput(lse=lse if want_lse else None, max_scores=most if want_max else None)
     return (out, lse) if return_lse else out
 
 
-def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_max):
-    program = trace(score_mod, mask_mod, (*query.shape[:3], key.shape[2]))
+def _eager(query, key, value, score_mod, mask_mod, layouts, scale, sinks, extras, want_lse, want_max):
+    sizes = (*query.shape[:2], reach(query.shape[2], extras.q_offsets), reach(key.shape[2], extras.kv_offsets))
+    program = trace(score_mod, mask_mod, sizes)
     captured = tensors_of(program.captures)
+    if sinks is not None:
+        captured = [*captured, sinks]
     if not are_plain(captured):
-        return operation(query, key, value, program, scale)
+        return operation(query, key, value, program, scale, sinks, extras)
     needs_grad = torch.is_grad_enabled() and (
         query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
     )
@@ -102,10 +133,9 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_m
             if captured[i].requires_grad:
                 raise AssertionError("a mask_mod reads a tensor that requires grad; a mask has no gradient")
     scale = None if scale is None else float(scale)
-    layouts = _no_mask if mask is None else mask.layouts
 
     def run(program: Program):
-        call = Call(program, scale, layouts, want_max, torch.get_num_threads())
+        call = Call(program, scale, layouts, want_max, torch.get_num_threads(), extras)
         if needs_grad or inside_functorch() or forward_ad._current_level >= 0:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
@@ -116,7 +146,7 @@ def _eager(query, key, value, score_mod, mask, mask_mod, scale, want_lse, want_m
     return with_indices(program, run)
 
 
-_no_mask = Layouts()  # stays empty
+_of_functions = Layouts(64)  # of mask_mods that are given without a BlockMask
 
 
 def autocast(*tensors: Tensor) -> tuple:

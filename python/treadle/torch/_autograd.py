@@ -61,7 +61,7 @@ class Attention(torch.autograd.Function):
     def backward(ctx, dout, dlse, dmax):
         def run(q, k, v, captures, out, lse, dout, dlse, numbers):
             if needs_dispatcher(dout) if dlse is None else needs_dispatcher(dout, dlse):
-                program = flattened(ctx.call.program, ctx.call.scale)
+                program = flattened(ctx.call.program, ctx.call.scale, ctx.call.extras)
                 return torch.ops.treadle.attention_backward(q, k, v, captures, *program, out, lse, dout, dlse, numbers)
             return _Backward.apply(ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures)
 

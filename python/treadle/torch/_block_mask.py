@@ -116,6 +116,11 @@ class BlockMask:
         return self.BLOCK_SIZE[0] >= _ANY_LENGTH
 
     @property
+    def is_listed(self) -> bool:
+        """Whether lists say which blocks exist, and not the mask_mod alone."""
+        return self._made_for is None and not self.any_length
+
+    @property
     def batch_and_heads(self) -> tuple:
         if self._made_for is not None:
             return self._made_for
@@ -167,6 +172,14 @@ class BlockMask:
         if self._made_for is not None:
             return (*self._made_for, *self.seq_lengths)
         return (*self._lists.kv_indices.shape[:-2], *self.seq_lengths)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def contiguous(self) -> BlockMask:
+        """Itself: there is no memory of pairs. Models ask for it before a step with a static cache."""
+        return self
 
     def numel(self) -> int:
         """How many pairs there are."""

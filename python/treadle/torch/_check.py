@@ -65,6 +65,13 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, bl
             raise ValueError(f"query, key and value must be float64, float32, bfloat16 or float16, got {t.dtype}")
 
 
+def check_sinks(sinks):
+    if not isinstance(sinks, Tensor):
+        raise TypeError(f"sinks must be a tensor, got {type(sinks).__name__}")
+    if not sinks.is_cpu:
+        raise ValueError(f"Treadle runs on the CPU; sinks are on {sinks.device}")
+
+
 def check_options(kernel_options: Optional[dict], return_lse: bool, return_aux):
     if return_lse and return_aux is not None:
         raise ValueError("return_lse and return_aux cannot be given together; use return_aux=AuxRequest(lse=True)")

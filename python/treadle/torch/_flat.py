@@ -7,27 +7,31 @@ import torch
 from .._captures import Buffer
 from .._program import Program
 from ._arrays import NAMES
+from ._run import Extras
 
-# The fields of a Program, with both spellings of its mods; `kinds` has an i or an f for every scalar.
+# The fields of a Program, with both spellings of its mods, and Extras. `kinds` has an i or an f for every scalar; with
+# `sinks` the last capture is these.
 SCHEMA = (
     "Tensor[] captures, str score_mod, str mask, str score_mod_from_end, str mask_from_end, str kinds, "
-    "SymInt[] integers, float[] reals, float? scale"
+    "SymInt[] integers, float[] reals, float? scale, bool sinks, SymInt[] q_offsets, SymInt[] kv_offsets"
 )
 _INTEGERS = (int, torch.SymInt)
 
 
-def flattened(program: Program, scale) -> tuple:
+def flattened(program: Program, scale, extras: Extras = Extras()) -> tuple:
     """All arguments but the captures."""
     scalars = program.scalars
     kinds = "".join(["i" if isinstance(x, _INTEGERS) else "f" for x in scalars])
     integers = [x for x in scalars if isinstance(x, _INTEGERS)]
     reals = [x for x in scalars if not isinstance(x, _INTEGERS)]
-    return program.score_mod, program.mask, *program.from_end, kinds, integers, reals, scale
+    return program.score_mod, program.mask, *program.from_end, kinds, integers, reals, scale, extras.sinks, list(
+        extras.q_offsets
+    ), list(extras.kv_offsets)
 
 
 def unflattened(captures, arguments) -> tuple:
-    """The program and the scale of what an operation was given."""
-    score_mod, mask, score_mod_from_end, mask_from_end, kinds, integers, reals, scale = arguments
+    """The program, the scale and the extras of what an operation was given."""
+    score_mod, mask, score_mod_from_end, mask_from_end, kinds, integers, reals, scale, sinks, *offsets = arguments
     if kinds.count("i") != len(integers) or kinds.count("f") != len(reals) or len(kinds) != len(integers) + len(reals):
         raise ValueError(f"treadle::attention: kinds {kinds!r} are not {len(integers)} i and {len(reals)} f")
     for t in captures:
@@ -35,5 +39,7 @@ def unflattened(captures, arguments) -> tuple:
             raise TypeError(f"treadle::attention: a capture of {t.dtype} is not supported")
     whole, real = iter(integers), iter(reals)
     scalars = tuple([next(whole) if kind == "i" else next(real) for kind in kinds])
-    buffers = tuple([Buffer(t, NAMES[t.dtype], tuple(t.shape)) for t in captures])
-    return Program(score_mod, mask, buffers, scalars, (score_mod_from_end, mask_from_end)), scale
+    mods_read = captures[:-1] if sinks else captures
+    buffers = tuple([Buffer(t, NAMES[t.dtype], tuple(t.shape)) for t in mods_read])
+    program = Program(score_mod, mask, buffers, scalars, (score_mod_from_end, mask_from_end))
+    return program, scale, Extras(sinks, *map(tuple, offsets))

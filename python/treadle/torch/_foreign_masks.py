@@ -13,13 +13,18 @@ from ._block_mask import BlockMask
 _known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # torch's: ours
 
 
+def is_mask_mod(mask) -> bool:
+    """Whether it is a function of pairs, and no mask of blocks."""
+    return callable(mask) and not hasattr(mask, "BLOCK_SIZE")
+
+
 def as_block_mask(mask) -> Optional[BlockMask]:
     """A BlockMask of ours; torch's are taken as its compiled kernels take them: only listed blocks exist, and full
     ones are visible whatever mask_mod says."""
     if mask is None or isinstance(mask, BlockMask):
         return mask
     if not all(hasattr(mask, name) for name in ("kv_num_blocks", "kv_indices", "mask_mod", "BLOCK_SIZE")):
-        raise TypeError(f"block_mask must be a BlockMask, got {type(mask).__name__}")
+        raise TypeError(f"block_mask must be a BlockMask or a mask_mod, got {type(mask).__name__}")
     if torch.compiler.is_compiling():  # which would compile again for every mask that is known
         return _converted(mask)
     try:

@@ -14,7 +14,7 @@ from .._program import Program, with_indices
 from ._arrays import tensors_of
 from ._autograd import NO_SECOND_DERIVATIVE, differentiate, save
 from ._flat import SCHEMA, flattened, unflattened
-from ._run import Call, compute_type, empty_gradients, empty_in_order_of, run_backward, run_forward
+from ._run import Call, Extras, compute_type, empty_gradients, empty_in_order_of, run_backward, run_forward
 
 torch.library.define(
     "treadle::attention", f"(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor)"
@@ -31,9 +31,9 @@ _layouts = Layouts(64)  # of all compiled and exported models
 
 def _run(captures, arguments, run):
     """run(call) of what an operation was given."""
-    program, scale = unflattened(captures, arguments)
+    program, scale, extras = unflattened(captures, arguments)
     threads = torch.get_num_threads()
-    return with_indices(program, lambda program: run(Call(program, scale, _layouts, True, threads)))
+    return with_indices(program, lambda program: run(Call(program, scale, _layouts, True, threads, extras)))
 
 
 @torch.library.impl("treadle::attention", "cpu")
@@ -103,6 +103,9 @@ def _differentiate_again(ctx, *ignored):
 torch.library.register_autograd("treadle::attention_backward", _differentiate_again)
 
 
-def operation(q, k, v, program: Program, scale):
+def operation(q, k, v, program: Program, scale, sinks=None, extras: Extras = Extras()):
     """out, lse, max, as one operation of torch's."""
-    return torch.ops.treadle.attention(q, k, v, tensors_of(program.captures), *flattened(program, scale))
+    captures = tensors_of(program.captures)
+    if sinks is not None:
+        captures = [*captures, sinks]
+    return torch.ops.treadle.attention(q, k, v, captures, *flattened(program, scale, extras))
