@@ -73,12 +73,9 @@ int main() {
   const Tensor k = random_tensor({1, key_heads, length, dim}, 2);
   const Tensor v = random_tensor({1, key_heads, length, dim}, 3);
 
-  // One mask for training, prefill and decode: a number says which position the first query has.
-  Tensor offset(DType::i32, {});
+  // One mask for training, prefill and decode: each call says where its first query stands.
   Options options;
-  options.mask = [at = Capture("offset", ConstView(offset))](Index, Index, Index query, Index kv) {
-    return kv <= query + at() && query + at() - kv < 1024;
-  };
+  options.mask = patterns::sliding_window({.window = 1024, .sinks = 4});
   const Attention attention = compile(options);
   Call call;
   call.executor = std::make_shared<Threads>(2);
@@ -91,7 +88,7 @@ int main() {
   Tensor out(DType::f32, {1, heads, 1, dim});
   const auto start = std::chrono::steady_clock::now();
   for (std::int64_t step = 0; step < length; ++step) {
-    offset.data<std::int32_t>()[0] = static_cast<std::int32_t>(step);
+    call.q_offsets = {step};
     attention.forward_into({out.view(), std::nullopt, std::nullopt},
                            {tokens(q, step, 1), tokens(k, 0, step + 1), tokens(v, 0, step + 1)},
                            call);

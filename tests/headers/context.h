@@ -18,6 +18,7 @@ struct Context {
   // A call.
   Tensor q, k, v, dout;
   Tensor near_k, near_v, far_k, far_v;  // keys in two parts
+  Tensor last, cached_k, cached_v;      // the next token, and all up to it
   Options options;
   Attention causal = compile(options);
 
