@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "layout/borders.h"
 #include "layout/key_period.h"
 
 namespace treadle::layout {
@@ -33,6 +34,7 @@ Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
     : mask_(mask),
       workers_(workers),
       outputs_(static_cast<int>(mask.outputs().size())),
+      comparisons_(comparisons(mask)),
       bounds_(mask, tables),
       interpret_(mask, memory) {}
 
@@ -46,12 +48,30 @@ void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, st
     if (from < to) split(group, {.low = from, .count = to - from});
   };
   const std::int64_t period = key_period(mask_, end - begin);
+  if (period == 1 && first == last)
+    return classify_tile(group, {.low = begin, .count = end - begin});
   if (period == 1) return contiguous(begin, end);
   const std::int64_t first_whole = (begin + period - 1) / period * period;
   const std::int64_t periods = (end - first_whole) / period;
   contiguous(begin, first_whole);
   split(group, {.low = first_whole, .count = period, .outer_count = periods, .outer_step = period});
   contiguous(first_whole + periods * period, end);
+}
+
+// One tile alone: what comparisons say is cut out at once, where halving would look for it.
+void Classifier::classify_tile(const Group& group, const passes::Axis& keys) {
+  if (keys.count == 0) return;
+  const Truth truth = truth_of(group.tiles.axis(group.first), keys);
+  if (truth == Truth::never) return;
+  std::int64_t from = keys.low;
+  const auto until = [&](std::int64_t to) {
+    split(group, {.low = from, .count = to - from});
+    from = to;
+  };
+  if (truth == Truth::unsure) {
+    for (const std::int64_t border : borders(mask_, comparisons_, bounds_, box_)) until(border);
+  }
+  until(keys.low + keys.count);
 }
 
 Classifier::Group Classifier::Group::part(std::int64_t from, std::int64_t to) const {

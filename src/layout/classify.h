@@ -56,6 +56,7 @@ class Classifier {
     int left_ = 64;
   };
 
+  void classify_tile(const Group& group, const passes::Axis& keys);
   // Keys are an axis of a box: neighbours, or some residues (inner) of some periods (outer).
   void split(const Group& group, passes::Axis keys);
   void split_tiles(const Group& group, const passes::Axis& keys);
@@ -77,6 +78,7 @@ class Classifier {
   const ir::Graph& mask_;
   const base::Workers& workers_;
   int outputs_;
+  std::vector<ir::NodeId> comparisons_;
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;

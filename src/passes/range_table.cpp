@@ -4,10 +4,11 @@
 #include "passes/range_table.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <utility>
 
 #include "base/element.h"
+#include "base/error.h"
 
 namespace treadle::passes {
 namespace {
@@ -19,6 +20,37 @@ void include(E& all, const E& part) {
   all.low = std::min(all.low, part.low);
   all.high = std::max(all.high, part.high);
   all.nan = all.nan || part.nan;
+}
+
+// Smallest and largest of neighbouring integers, in their own type: as many at once as a vector holds.
+template <class Element>
+[[gnu::always_inline]] inline std::pair<Element, Element> extremes_of(const Element* values,
+                                                                      std::int64_t count) {
+  Element low = values[0], high = values[0];
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Element value = values[i];  // std::min would keep GCC from using vectors
+    low = value < low ? value : low;
+    high = value > high ? value : high;
+  }
+  return {low, high};
+}
+
+#if defined(__x86_64__)
+// The baseline has no minimum of integers. A table that a mask reads is scanned for every layout, so
+// for every token that is decoded.
+template <class Element>
+[[gnu::target("avx2")]] std::pair<Element, Element> extremes_avx2(const Element* values,
+                                                                  std::int64_t count) {
+  return extremes_of(values, count);
+}
+#endif
+
+template <class Element>
+std::pair<Element, Element> extremes(const Element* values, std::int64_t count) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2")) return extremes_avx2(values, count);
+#endif
+  return extremes_of(values, count);
 }
 
 }  // namespace
@@ -33,58 +65,69 @@ RangeTable::RangeTable(ConstView array) : array_(std::move(array)) {
 
 template <class T>
 RangeTable::Extremes<T> RangeTable::scan(std::int64_t first, std::int64_t last) const {
-  // NaN is in no interval: an array of nothing else has an empty one, low above high.
-  Extremes<T> all{std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest(), false};
-  if constexpr (std::floating_point<T>) all = {RealRange::infinity, -RealRange::infinity, false};
-  base::visit_dtype(array_.dtype(), [&](auto tag) {
+  return base::visit_dtype(array_.dtype(), [&](auto tag) -> Extremes<T> {
     using Element = typename decltype(tag)::type;
     if constexpr (std::same_as<base::Wide<Element>, T>) {
+      if constexpr (std::integral<Element>) {
+        if (array_.stride(0) == 1 && first <= last) {
+          const auto [low, high] =
+              extremes(static_cast<const Element*>(array_.data()) + first, last - first + 1);
+          return {low, high, false};
+        }
+      }
+      // NaN is in no interval: an array of nothing else has an empty one, low above high.
+      T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::lowest();
+      if constexpr (std::floating_point<T>) {
+        low = RealRange::infinity;
+        high = -RealRange::infinity;
+      }
+      bool nan = false;
       for (std::int64_t i = first; i <= last; ++i) {
         const T value = base::load_as<Element>(array_.data(), i * array_.stride(0));
-        if (value != value) {
-          all.nan = true;
-          continue;
-        }
-        all.low = std::min(all.low, value);
-        all.high = std::max(all.high, value);
+        nan = nan || value != value;
+        if (value != value) continue;
+        low = std::min(low, value);
+        high = std::max(high, value);
       }
+      return {low, high, nan};
+    } else {
+      base::internal_error("RangeTable: {} as another type", name_of(array_.dtype()));
     }
   });
-  return all;
 }
 
 template <class T>
 void RangeTable::build(Levels<T>& levels) {
-  const std::int64_t blocks = length() / block;  // whole ones; the rest is read when asked for
-  if (blocks == 0) return;
-  auto& base_level = levels.emplace_back();
-  for (std::int64_t i = 0; i < blocks; ++i)
-    base_level.push_back(scan<T>(i * block, i * block + block - 1));
-  for (std::int64_t width = 1; 2 * width <= blocks; width *= 2) {
-    const auto& half = levels.back();
-    std::vector<Extremes<T>> level;
-    for (std::size_t i = 0;
-         i + 2 * static_cast<std::size_t>(width) <= static_cast<std::size_t>(blocks); ++i) {
-      Extremes<T> both = half[i];
-      include(both, half[i + static_cast<std::size_t>(width)]);
-      level.push_back(both);
+  std::int64_t count = length() / block;  // whole ones; the rest is read when asked for
+  if (count == 0) return;
+  auto& blocks = levels.emplace_back(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i)
+    blocks[static_cast<std::size_t>(i)] = scan<T>(i * block, i * block + block - 1);
+  while (count > 1) {
+    count /= 2;
+    std::vector<Extremes<T>> level(static_cast<std::size_t>(count));
+    const std::vector<Extremes<T>>& halves = levels.back();
+    for (std::size_t i = 0; i < level.size(); ++i) {
+      const Extremes<T>&a = halves[2 * i], &b = halves[2 * i + 1];
+      level[i] = {std::min(a.low, b.low), std::max(a.high, b.high), a.nan || b.nan};
     }
     levels.push_back(std::move(level));
   }
 }
 
+// Of the stretches that the blocks consist of, the largest: at most two of each level.
 template <class T>
 RangeTable::Extremes<T> RangeTable::query(const Levels<T>& levels, std::int64_t first,
                                           std::int64_t last) const {
-  const std::int64_t first_block = (first + block - 1) / block;
-  const std::int64_t end_block = (last + 1) / block;
-  if (first_block >= end_block) return scan<T>(first, last);
-  Extremes<T> all = scan<T>(first, first_block * block - 1);
-  include(all, scan<T>(end_block * block, last));
-  const auto count = static_cast<std::uint64_t>(end_block - first_block);
-  const auto level = static_cast<std::size_t>(std::bit_width(count) - 1);
-  include(all, levels[level][static_cast<std::size_t>(first_block)]);
-  include(all, levels[level][static_cast<std::size_t>(end_block) - (std::size_t{1} << level)]);
+  auto begin = static_cast<std::size_t>((first + block - 1) / block);
+  auto end = static_cast<std::size_t>((last + 1) / block);
+  if (begin >= end) return scan<T>(first, last);
+  Extremes<T> all = scan<T>(first, static_cast<std::int64_t>(begin) * block - 1);
+  include(all, scan<T>(static_cast<std::int64_t>(end) * block, last));
+  for (std::size_t level = 0; begin < end; ++level, begin /= 2, end /= 2) {
+    if (begin % 2 == 1) include(all, levels[level][begin++]);
+    if (end % 2 == 1) include(all, levels[level][--end]);
+  }
   return all;
 }
 

@@ -3,8 +3,8 @@
 //   RangeTable table(ids);              // one pass over the array
 //   table.integers(100, 4000)           // over ids[100] ... ids[4000]
 //
-// Blocks of 64 elements have their extremes stored, and stretches of 2^k blocks as well; the ends
-// are read. A table describes the array as it was when built: it belongs to one Layout and is never
+// Blocks of 64 elements have their extremes stored, and pairs of them, pairs of pairs and so on as
+// well; the ends are read. A table describes the array as it was when built: it belongs to one Layout and is never
 // kept for the next.
 #pragma once
 
@@ -39,7 +39,7 @@ class RangeTable {
     bool nan;
   };
   template <class T>
-  using Levels = std::vector<std::vector<Extremes<T>>>;  // [k][i]: blocks i .. i + 2^k - 1
+  using Levels = std::vector<std::vector<Extremes<T>>>;  // [k][i]: 2^k blocks from i * 2^k on
 
   template <class T>
   Extremes<T> scan(std::int64_t first, std::int64_t last) const;
