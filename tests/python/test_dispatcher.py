@@ -177,9 +177,10 @@ def test_a_tensor_without_memory_beside_others_is_refused(which):
 
 def test_an_incoming_gradient_without_memory_is_refused():
     q = torch.randn(1, 1, 8, 4)
-    out, lse, _ = attention(q, q, q, [], "score", "", "score", "", "", [], [], None)
+    mods = ("score", "", "score", "", "", [], [], None, False, [], [])
+    out, lse, _ = attention(q, q, q, [], *mods)
     with pytest.raises(ValueError, match="treadle::attention: a tensor is on meta, the queries are on cpu"):
-        attention_backward(q, q, q, [], "score", "", "score", "", "", [], [], None, out, lse, q.to("meta"), None, [])
+        attention_backward(q, q, q, [], *mods, out, lse, q.to("meta"), None, [])
 
 
 def test_tensors_without_memory_have_shapes():

@@ -85,7 +85,7 @@ def test_types():
     with pytest.raises(TypeError, match="BlockMask"):
         flex_attention(x, x, x, block_mask=torch.ones(16, 16).bool())
     with pytest.raises(TypeError):
-        flex_attention(x, x, x, block_mask=mods.causal_mask)
+        flex_attention(x, x, x, block_mask=mods.causal)  # a score_mod
 
 
 def test_score_mod_in_place_of_a_mask_mod():
