@@ -176,6 +176,25 @@ TEST(Positions, EntriesAtDifferentPositions) {
   }
 }
 
+TEST(Positions, NothingButPadding) {
+  const Sequence all(1, 2, 30);
+  const Attention attention = compile(positioned());
+  Call call = all_rows;
+  call.q_offsets = {100};
+  call.kv_offsets = {-30, -29};
+  const Forward y = attention.forward({all.q, all.k, all.v}, call);
+  const Tensor none = rows(y.out, 0, 0, 30), lse = rows(y.lse, 0, 0, 30);
+  for (const float x : none.data<float>()) ASSERT_EQ(x, 0);
+  for (const float x : lse.data<float>()) ASSERT_EQ(x, minus_infinity);
+  // The other entry has one key, at position 0.
+  for (std::int64_t d = 0; d < 16; ++d)
+    EXPECT_NEAR(y.out.at<float>({1, 0, 3, d}), all.v.at<float>({1, 0, 29, d}), 1e-6);
+  const Tensor dout = random_tensor(9, DType::f32, all.q.shape());
+  const Backward g = attention.backward({all.q, all.k, all.v}, {y.out, y.lse}, dout, {}, call);
+  for (std::int64_t n = 0; n < 29; ++n) EXPECT_EQ(g.dv.at<float>({1, 0, n, 0}), 0);
+  EXPECT_NE(g.dv.at<float>({1, 0, 29, 0}), 0);
+}
+
 // Gradients, also of captures and of keys that all entries share, against the reference.
 class PositionsBackward : public testing::TestWithParam<std::int64_t> {};
 
