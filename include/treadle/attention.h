@@ -75,8 +75,8 @@ struct Call {
   std::shared_ptr<Executor> executor;  // oneTBB on all cores
   Layout layout;                       // built for the call
   bool lse = false, max = false;       // what forward returns besides out; backward needs lse
-  // [heads], of any float type: attention sinks. lse includes them, max does not; a query that sees
-  // nothing gives zeros and lse = its sink. A sink of -inf is none.
+  // [heads], f64, f32, bf16 or f16: attention sinks. lse includes them, max does not; a query that
+  // sees nothing gives zeros and lse = its sink. A sink of -inf is none.
   std::optional<ConstView> sinks;
   // Where the first query and the first key of each batch entry stand in their sequences, or one
   // position for all entries; 0. Mods and masks see q and kv from there on, and a row has the bits

@@ -12,10 +12,11 @@
 
 #include "treadle/api.h"
 #include "treadle/float16.h"
+#include "treadle/float8.h"
 
 namespace treadle {
 
-enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean };
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean, e4m3, e5m2 };
 
 TREADLE_API std::size_t size_of(DType type);
 TREADLE_API std::string_view name_of(DType type);
@@ -34,6 +35,10 @@ consteval DType dtype_for() {
     return DType::bf16;
   } else if constexpr (std::same_as<T, f16>) {
     return DType::f16;
+  } else if constexpr (std::same_as<T, e4m3>) {
+    return DType::e4m3;
+  } else if constexpr (std::same_as<T, e5m2>) {
+    return DType::e5m2;
   } else if constexpr (std::same_as<T, bool>) {
     return DType::boolean;
   } else if constexpr (std::integral<T> && sizeof(T) == 8 && std::is_signed_v<T>) {

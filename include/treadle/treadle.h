@@ -10,6 +10,7 @@
 #include "treadle/error.h"
 #include "treadle/executor.h"
 #include "treadle/float16.h"
+#include "treadle/float8.h"
 #include "treadle/key_lists.h"
 #include "treadle/layout.h"
 #include "treadle/memory.h"

@@ -216,7 +216,7 @@ void bind_inspection(nb::module_& m) {
 // Element types by name; their numbers are part of arrays.
 nb::dict types() {
   nb::dict types;
-  for (int i = 0; i <= static_cast<int>(DType::boolean); ++i)
+  for (int i = 0; i <= static_cast<int>(DType::e5m2); ++i)
     types[std::string(name_of(static_cast<DType>(i))).c_str()] = i;
   return types;
 }

@@ -25,7 +25,7 @@ void check_one(std::string_view call, std::string_view name, const TensorShape& 
     fail("{}: {} has shape {}; it must be [batch, heads, length, dim]", call, name,
          text_of(spec.shape));
   }
-  if (!is_float(spec.dtype)) {
+  if (!base::holds_gradients(spec.dtype)) {
     fail("{}: {} holds {}; it must hold f64, f32, bf16 or f16", call, name, name_of(spec.dtype));
   }
   for (const std::int64_t length : spec.shape) {

@@ -10,6 +10,7 @@
 #include "api/backends.h"
 #include "api/compiled.h"
 #include "api/stages.h"
+#include "base/compute_type.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "ir/print.h"
@@ -59,8 +60,8 @@ std::vector<std::string> still_read(const std::vector<std::string>& names, const
   std::vector<std::string> kept;
   for (const std::string& name : names) {
     const ir::Slot* slot = traced.find_slot(name);
-    const bool dropped =
-        slot != nullptr && is_float(slot->dtype) && simplified.find_slot(name) == nullptr;
+    const bool dropped = slot != nullptr && base::holds_gradients(slot->dtype) &&
+                         simplified.find_slot(name) == nullptr;
     if (!dropped) kept.push_back(name);
   }
   return kept;

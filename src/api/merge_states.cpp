@@ -8,6 +8,7 @@
 
 #include "api/call.h"
 #include "api/check.h"
+#include "base/compute_type.h"
 #include "base/element.h"
 #include "base/error.h"
 #include "base/memory_range.h"
@@ -25,9 +26,11 @@ std::int64_t row_offset(const View& view, const std::array<std::int64_t, 3>& row
 void check_parts(const std::vector<Saved>& parts) {
   if (parts.empty()) base::fail("merge_states: there are no parts; there must be at least one");
   const Saved& first = parts.front();
-  if (first.out.rank() != 4 || !is_float(first.out.dtype())) {
+  if (first.out.rank() != 4 || !base::holds_gradients(first.out.dtype())) {
     base::fail(
-        "merge_states: out is {} {}; it must hold floats and be [batch, heads, queries, value dim]",
+        "merge_states: out is {} {}; it must hold f64, f32, bf16 or f16 and be [batch, heads, "
+        "queries, "
+        "value dim]",
         name_of(first.out.dtype()), to_string(first.out.shape()));
   }
   if (first.lse.dtype() != DType::f32 && first.lse.dtype() != DType::f64)

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "api/check.h"
+#include "base/compute_type.h"
 #include "base/element.h"
 #include "base/error.h"
 
@@ -49,8 +50,10 @@ std::vector<double> sinks_of(std::string_view call, const std::optional<ConstVie
                              const backend::Sizes& sizes) {
   std::vector<double> sinks;
   if (!given) return sinks;
-  if (!is_float(given->dtype()))
-    base::fail("{}: sinks are of type {}; they must be floats", call, name_of(given->dtype()));
+  if (!base::holds_gradients(given->dtype())) {
+    base::fail("{}: sinks are of type {}; they must be f64, f32, bf16 or f16", call,
+               name_of(given->dtype()));
+  }
   check_tensor(call, "sinks", *given, {given->dtype(), std::array{sizes.heads}});
   for (std::int64_t h = 0; h < sizes.heads; ++h)
     sinks.push_back(base::load_double(given->data(), given->dtype(), h * given->stride(0)));

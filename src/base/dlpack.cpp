@@ -15,7 +15,8 @@ namespace {
 
 using base::fail;
 
-constexpr std::uint8_t boolean_code = 6;  // kDLBool, which DLPack 0.6 does not name yet
+// kDLBool, kDLFloat8_e4m3fn and kDLFloat8_e5m2 of DLPack 1.1, which 0.6 does not name yet.
+constexpr std::uint8_t boolean_code = 6, e4m3_code = 10, e5m2_code = 12;
 
 DLDataType to_dlpack_type(DType type) {
   const auto bits = static_cast<std::uint8_t>(size_of(type) * 8);
@@ -30,6 +31,8 @@ DLDataType to_dlpack_type(DType type) {
     case DType::i8: return {.code = kDLInt, .bits = bits, .lanes = 1};
     case DType::u8: return {.code = kDLUInt, .bits = bits, .lanes = 1};
     case DType::boolean: return {.code = boolean_code, .bits = bits, .lanes = 1};
+    case DType::e4m3: return {.code = e4m3_code, .bits = bits, .lanes = 1};
+    case DType::e5m2: return {.code = e5m2_code, .bits = bits, .lanes = 1};
   }
   base::internal_error("to_dlpack: no element type has the number {}", static_cast<int>(type));
 }

@@ -21,6 +21,8 @@ std::string_view name_of(DType type) {
     case DType::i8: return "i8";
     case DType::u8: return "u8";
     case DType::boolean: return "bool";
+    case DType::e4m3: return "e4m3";
+    case DType::e5m2: return "e5m2";
   }
   base::internal_error("name_of: no element type has the number {}", static_cast<int>(type));
 }

@@ -19,13 +19,14 @@
 
 #include "base/error.h"
 #include "base/float16.h"
+#include "base/float8.h"
 #include "treadle/dtype.h"
 
 namespace treadle::base {
 
-inline constexpr std::array all_dtypes{DType::f64, DType::f32,    DType::bf16, DType::f16,
-                                       DType::i64, DType::i32,    DType::i16,  DType::i8,
-                                       DType::u8,  DType::boolean};
+inline constexpr std::array all_dtypes{DType::f64, DType::f32,     DType::bf16, DType::f16,
+                                       DType::i64, DType::i32,     DType::i16,  DType::i8,
+                                       DType::u8,  DType::boolean, DType::e4m3, DType::e5m2};
 
 // Calls f(std::type_identity<T>()) with the C++ type of the elements.
 template <class F>
@@ -41,13 +42,19 @@ decltype(auto) visit_dtype(DType type, F&& f) {
     case DType::i8: return f(std::type_identity<std::int8_t>());
     case DType::u8: return f(std::type_identity<std::uint8_t>());
     case DType::boolean: return f(std::type_identity<bool>());
+    case DType::e4m3: return f(std::type_identity<e4m3>());
+    case DType::e5m2: return f(std::type_identity<e5m2>());
   }
   internal_error("visit_dtype: no element type has the number {}", static_cast<int>(type));
 }
 
+// Those that are widened before anything is done with them.
 template <class T>
-inline constexpr bool is_float_element =
-    std::floating_point<T> || std::same_as<T, bf16> || std::same_as<T, f16>;
+inline constexpr bool is_narrow_float =
+    std::same_as<T, bf16> || std::same_as<T, f16> || std::same_as<T, e4m3> || std::same_as<T, e5m2>;
+
+template <class T>
+inline constexpr bool is_float_element = std::floating_point<T> || is_narrow_float<T>;
 
 // What an element is read as: double for the floats, int64 for the integers and bool. Always exact.
 template <class T>
@@ -58,7 +65,7 @@ Wide<T> load_as(const void* data, std::int64_t offset) {
   if constexpr (std::same_as<T, bool>) {
     // Through bool itself, a byte of 2 would be undefined.
     return static_cast<const unsigned char*>(data)[offset] != 0 ? 1 : 0;
-  } else if constexpr (std::same_as<T, bf16> || std::same_as<T, f16>) {
+  } else if constexpr (is_narrow_float<T>) {
     return static_cast<double>(static_cast<float>(static_cast<const T*>(data)[offset]));
   } else {
     return static_cast<Wide<T>>(static_cast<const T*>(data)[offset]);
@@ -92,6 +99,10 @@ void store_as(void* data, std::int64_t offset, Number value) {
     static_cast<T*>(data)[offset].bits = bf16_bits(value);
   } else if constexpr (std::same_as<T, f16>) {
     static_cast<T*>(data)[offset].bits = f16_bits(value);
+  } else if constexpr (std::same_as<T, e4m3>) {
+    static_cast<T*>(data)[offset].bits = e4m3_bits(value);
+  } else if constexpr (std::same_as<T, e5m2>) {
+    static_cast<T*>(data)[offset].bits = e5m2_bits(value);
   } else if constexpr (std::integral<T>) {
     static_cast<T*>(data)[offset] = saturate<T>(value);
   } else {

@@ -4,10 +4,10 @@
 // infinity. Read narrow_double() first; bf16 from float is simple enough to stand alone.
 #include "base/float16.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "base/narrow.h"
 #include "treadle/float16.h"
 
 namespace treadle {
@@ -18,29 +18,17 @@ constexpr std::uint16_t sign_bit = 0x8000;
 template <int exponent_bits, int mantissa_bits>
 std::uint16_t narrow_double(double value) {
   static_assert(1 + exponent_bits + mantissa_bits == 16);
-  constexpr int least_exponent = 2 - (1 << (exponent_bits - 1));  // of a normal number
   constexpr std::int64_t infinity = ((1 << exponent_bits) - 1) << mantissa_bits;
   constexpr std::int64_t quiet = 1 << (mantissa_bits - 1);
-  constexpr std::int64_t hidden_bit = std::int64_t{1} << 52;
 
   const auto bits = std::bit_cast<std::uint64_t>(value);
   const auto sign = static_cast<std::uint16_t>(bits >> 48 & sign_bit);
-  const auto mantissa = static_cast<std::int64_t>(bits) & (hidden_bit - 1);
   if (std::isnan(value)) {
+    const std::int64_t mantissa = static_cast<std::int64_t>(bits) & ((std::int64_t{1} << 52) - 1);
     return static_cast<std::uint16_t>(sign | infinity | quiet | mantissa >> (52 - mantissa_bits));
   }
-
-  // Below the least exponent the significand shifts further right instead. A shift of 54 leaves
-  // nothing, as it should for zero and a double's own subnormals, which have no hidden bit.
-  const int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
-  const int shift = std::min(52 - mantissa_bits + std::max(0, least_exponent - exponent), 54);
-  const std::int64_t significand = hidden_bit | mantissa;
-  const std::int64_t odd = significand >> shift & 1;
-  const std::int64_t rounded = (significand + (std::int64_t{1} << (shift - 1)) - 1 + odd) >> shift;
-
-  // The hidden bit, and a carry out of the mantissa, add one to the exponent: as they should.
-  const std::int64_t above = std::max(0, exponent - least_exponent);
-  return static_cast<std::uint16_t>(sign | std::min((above << mantissa_bits) + rounded, infinity));
+  return static_cast<std::uint16_t>(
+      sign | base::narrow_size<exponent_bits, mantissa_bits>(value, infinity));
 }
 
 }  // namespace

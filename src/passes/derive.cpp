@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/compute_type.h"
 #include "base/error.h"
 #include "ir/builder.h"
 #include "passes/derivatives.h"
@@ -188,6 +189,10 @@ ir::Joint derive(const ir::Graph& score_mod, const std::vector<std::string>& wan
     if (slot == nullptr) base::fail("gradients: the score mod reads no capture \"{}\"", name);
     if (!is_float(slot->dtype)) {
       base::fail("gradients: capture \"{}\" holds {}; only floats have gradients", name,
+                 name_of(slot->dtype));
+    }
+    if (!base::holds_gradients(slot->dtype)) {
+      base::fail("gradients: capture \"{}\" holds {}; gradients need f64, f32, bf16 or f16", name,
                  name_of(slot->dtype));
     }
   }

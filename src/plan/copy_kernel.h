@@ -1,5 +1,5 @@
-// Rows of one float type copied into rows of another: keys and values into the scratch of a block,
-// results to where the caller wants them.
+// Rows of one type copied into rows of another, a float of 16 bits or more: keys and values into the
+// scratch of a block, results to where the caller wants them.
 #pragma once
 
 #include <cstdint>

@@ -87,10 +87,15 @@ TEST(MergeStates, BadPartsAreRefused) {
   const Tensor other(DType::f32, {1, 2, 4, 5}), lse(DType::f32, {1, 2, 4}),
       low(DType::bf16, {1, 2, 4});
   EXPECT_ERROR(merge_states({}), "merge_states: there are no parts; there must be at least one");
+  EXPECT_ERROR(merge_states({{lse, lse}}),
+               "merge_states: out is f32 [1, 2, 4]; it must hold f64, f32, bf16 or f16 and be "
+               "[batch, heads, "
+               "queries, value dim]");
+  const Tensor eight(DType::e5m2, {1, 2, 4, 3});
   EXPECT_ERROR(
-      merge_states({{lse, lse}}),
-      "merge_states: out is f32 [1, 2, 4]; it must hold floats and be [batch, heads, queries, "
-      "value dim]");
+      merge_states({{eight, lse}}),
+      "merge_states: out is e5m2 [1, 2, 4, 3]; it must hold f64, f32, bf16 or f16 and be [batch, "
+      "heads, queries, value dim]");
   EXPECT_ERROR(merge_states({{out, low}}), "merge_states: lse holds bf16; it must hold f32 or f64");
   EXPECT_ERROR(merge_states({{out, lse}, {other, lse}}),
                "merge_states: out has shape [1, 2, 4, 5]; it must be [1, 2, 4, 3]");

@@ -195,7 +195,11 @@ TEST(Sinks, BadOnesAreRefused) {
   EXPECT_ERROR(attention.forward({q, q, q}, call), "forward: sinks has shape [3]; it must be [4]");
   call.sinks = integers;
   EXPECT_ERROR(attention.forward({q, q, q}, call),
-               "forward: sinks are of type i32; they must be floats");
+               "forward: sinks are of type i32; they must be f64, f32, bf16 or f16");
+  const Tensor eight_bits(DType::e5m2, {4});
+  call.sinks = eight_bits;
+  EXPECT_ERROR(attention.forward({q, q, q}, call),
+               "forward: sinks are of type e5m2; they must be f64, f32, bf16 or f16");
   call.sinks = std::nullopt;
   const Forward y = attention.forward({q, q, q}, call);
   Tensor dq(DType::f32, q.shape()), dk(DType::f32, q.shape()), dv(DType::f32, q.shape());

@@ -129,6 +129,9 @@ TEST(Dlpack, ErrorsLeaveTheTensorToTheCaller) {
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.lanes = 4; }), HasSubstr("4 lanes"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.bits = 24; }), HasSubstr("24 bits"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.dtype.code = kDLComplex; }), HasSubstr("code 5"));
+  // Another 8-bit float, kDLFloat8_e4m3fnuz.
+  EXPECT_THAT(error_after([](DLTensor& t) { t.dtype = {.code = 11, .bits = 8, .lanes = 1}; }),
+              HasSubstr("code 11 with 8 bits"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.ndim = -1; }), HasSubstr("-1 axes"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.shape = nullptr; }), HasSubstr("no shape"));
   EXPECT_THAT(error_after([](DLTensor& t) { t.shape[1] = -3; }), HasSubstr("[2, -3]"));
@@ -146,6 +149,12 @@ TEST(Dlpack, EveryTypeGoesOutAndIn) {
     EXPECT_EQ(managed->dl_tensor.dtype.bits, size_of(type) * 8);
     if (type == DType::boolean) {
       EXPECT_EQ(managed->dl_tensor.dtype.code, 6);
+    }
+    if (type == DType::e4m3) {
+      EXPECT_EQ(managed->dl_tensor.dtype.code, 10);
+    }
+    if (type == DType::e5m2) {
+      EXPECT_EQ(managed->dl_tensor.dtype.code, 12);
     }
     const DlpackTensor back = from_dlpack(managed);
     EXPECT_EQ(back.view().dtype(), type);

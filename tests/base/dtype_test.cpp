@@ -28,7 +28,12 @@ TEST(DType, SizesNamesAndKinds) {
   EXPECT_EQ(size_of(DType::boolean), 1U);
   EXPECT_EQ(name_of(DType::f32), "f32");
   EXPECT_EQ(name_of(DType::boolean), "bool");
+  EXPECT_EQ(size_of(DType::e4m3), 1U);
+  EXPECT_EQ(name_of(DType::e4m3), "e4m3");
+  EXPECT_EQ(name_of(DType::e5m2), "e5m2");
   EXPECT_TRUE(is_float(DType::f16));
+  EXPECT_TRUE(is_float(DType::e4m3));
+  EXPECT_TRUE(is_float(DType::e5m2));
   EXPECT_FALSE(is_float(DType::i8));
   EXPECT_TRUE(is_integer(DType::u8));
   EXPECT_FALSE(is_integer(DType::boolean));
@@ -53,6 +58,16 @@ TEST(DType, AttentionIsComputedInTheWidestOfTwoTypes) {
   EXPECT_EQ(base::compute_type(DType::f64, DType::f16, DType::f32), DType::f64);
   EXPECT_EQ(base::compute_type(DType::f16, DType::f64, DType::f32), DType::f64);
   EXPECT_EQ(base::compute_type(DType::f16, DType::f32, DType::f64), DType::f64);
+  EXPECT_EQ(base::compute_type(DType::f32, DType::e4m3, DType::i8), DType::f32);
+  EXPECT_EQ(base::compute_type(DType::f64, DType::e5m2, DType::e5m2), DType::f64);
+}
+
+TEST(DType, KeysMayBeNarrowerThanGradients) {
+  for (const DType type : base::all_dtypes) {
+    const bool eight_bits = type == DType::e4m3 || type == DType::e5m2 || type == DType::i8;
+    EXPECT_EQ(base::holds_keys(type), is_float(type) || type == DType::i8) << name_of(type);
+    EXPECT_EQ(base::holds_gradients(type), base::holds_keys(type) && !eight_bits) << name_of(type);
+  }
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ TEST(Element, SmallNumbersSurviveInEveryType) {
     EXPECT_EQ(memory.put_int(type, 1), 1);
     EXPECT_EQ(load_double(memory.bytes.data(), type, 2), 0);  // its neighbour is untouched
     if (type == DType::boolean) continue;
-    EXPECT_EQ(memory.put(type, 100), 100);
-    EXPECT_EQ(memory.put_int(type, 100), 100);
+    EXPECT_EQ(memory.put(type, 96), 96);  // 3 * 2^5, which 8-bit floats have too
+    EXPECT_EQ(memory.put_int(type, 96), 96);
     EXPECT_EQ(memory.put(type, -3), type == DType::u8 ? 0 : -3);
   }
 }
@@ -83,6 +83,18 @@ TEST(Element, SixteenBitFloatsRoundOnce) {
   // 2^62 + 2^38 + 1 lies above the tie between two floats; as a double it would be the tie.
   EXPECT_EQ(memory.put_int(DType::f32, (std::int64_t{1} << 62) + (std::int64_t{1} << 38) + 1),
             (std::int64_t{1} << 62) + (std::int64_t{1} << 39));
+}
+
+TEST(Element, EightBitFloatsRoundOnce) {
+  Memory memory;
+  EXPECT_EQ(memory.put(DType::e4m3, 1 + 0x1p-4 + 0x1p-40), 1 + 0x1p-3);
+  EXPECT_EQ(memory.put(DType::e5m2, 1 + 0x1p-3 + 0x1p-40), 1 + 0x1p-2);
+  EXPECT_EQ(memory.put(DType::e4m3, -1e6), -448);
+  EXPECT_EQ(memory.put(DType::e5m2, -1e6), -INFINITY);
+  EXPECT_TRUE(std::isnan(memory.put(DType::e4m3, NAN)));
+  EXPECT_TRUE(std::isnan(memory.put(DType::e5m2, NAN)));
+  EXPECT_EQ(memory.put_int(DType::e4m3, least), -448);
+  EXPECT_EQ(memory.put_int(DType::e5m2, -17), -16);
 }
 
 TEST(Element, AnyByteIsABoolean) {

@@ -63,6 +63,13 @@ TEST_F(CompileErrors, AGradientOfIntegers) {
   expect_refused("gradients: capture \"ids\" holds i32; only floats have gradients");
 }
 
+TEST_F(CompileErrors, AGradientOfEightBits) {
+  const Tensor slopes(DType::e4m3, {4});
+  options.score_mod = mods::alibi({"slopes", slopes});
+  options.gradients = {"slopes"};
+  expect_refused("gradients: capture \"slopes\" holds e4m3; gradients need f64, f32, bf16 or f16");
+}
+
 TEST_F(CompileErrors, ACallBindsAnUnknownName) {
   options.score_mod = mods::alibi({"slopes", slopes});
   options.mask = mods::document({"ids", ids});

@@ -202,7 +202,9 @@ Value* Captures::read_lanes(std::int32_t slot, Value* first, Value* active, Valu
     case DType::f64:
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return stored_type(build_, graph_.slot(slot).dtype);
+    case DType::f16:
+    case DType::e4m3:
+    case DType::e5m2: return stored_type(build_, graph_.slot(slot).dtype);
     case DType::i64: return build_.getInt64Ty();
     case DType::i32: return build_.getInt32Ty();
     case DType::i16: return build_.getInt16Ty();
@@ -221,7 +223,9 @@ Value* Captures::convert(std::int32_t slot, Value* raw) {
     case DType::f64:
     case DType::f32:
     case DType::bf16:
-    case DType::f16: return ops_.from_real(from_stored(build_, raw, dtype, DType::f32));
+    case DType::f16:
+    case DType::e4m3:
+    case DType::e5m2: return ops_.from_real(from_stored(build_, raw, dtype, DType::f32));
     case DType::i64:
     case DType::i32:
     case DType::i16:

@@ -1,8 +1,11 @@
-// bf16, f16, f32 and f64 into each other, with integer arithmetic where the target lacks f16.
+// bf16, f16, f32 and f64 into each other, and 8-bit types into them; with integer arithmetic where
+// the target lacks f16.
 //
 // In: a loaded value, or one to be stored. Out: the same number in another type. Read from_stored()
 // and to_stored() first.
 #include "emit/llvm/convert.h"
+
+#include "base/error.h"
 
 namespace treadle::emit::llvm {
 namespace {
@@ -28,8 +31,9 @@ class Converter {
                                 singles_);
   }
 
-  // A half's exponent in a float's place is 112 too small; a multiplication corrects it, also for
-  // subnormals.
+  // A half's exponent in a float's place is 112 too small. A subnormal number is what lies beyond
+  // the least normal one if that is put before it. Never is a subnormal float on the way, which
+  // callers may have told the processor to take for zero.
   Value* widen_f16(Value* stored) {
     if (build_.target().half) {
       ::llvm::Type* half = shaped(int16s_, build_.getHalfTy());
@@ -38,13 +42,35 @@ class Converter {
     Value* bits = build_.CreateZExt(stored, int32s_);
     Value* sign = build_.CreateShl(build_.CreateAnd(bits, int32(0x8000)), int32(16));
     Value* size = build_.CreateShl(build_.CreateAnd(bits, int32(0x7fff)), int32(13));
-    Value* scaled = build_.CreateFMul(build_.CreateBitCast(size, singles_),
-                                      ::llvm::ConstantFP::get(singles_, 0x1p112));
-    Value* finite = build_.CreateBitCast(scaled, int32s_);
+    Value* normal = build_.CreateAdd(size, int32(112U << 23));
+    Value* beyond =
+        build_.CreateFSub(build_.CreateBitCast(build_.CreateAdd(size, int32(113U << 23)), singles_),
+                          ::llvm::ConstantFP::get(singles_, 0x1p-14));
+    Value* finite = build_.CreateSelect(build_.CreateICmpULT(size, int32(1U << 23)),
+                                        build_.CreateBitCast(beyond, int32s_), normal);
     Value* special = build_.CreateICmpUGE(size, int32(0x1f << 23));  // infinity and NaN
     Value* magnitude =
         build_.CreateSelect(special, build_.CreateOr(size, int32(0x7f800000)), finite);
     return build_.CreateBitCast(build_.CreateOr(sign, magnitude), singles_);
+  }
+
+  // The upper half of an f16.
+  Value* widen_e5m2(Value* stored) {
+    return widen_f16(build_.CreateShl(build_.CreateZExt(stored, int16s_), int16(8)));
+  }
+
+  // In an f16's place the number is 2^8 too small. NaN is the one that carries out of the mantissa
+  // and the four bits of the exponent when its last bit is added: the carry makes it an f16's NaN.
+  Value* widen_e4m3(Value* stored) {
+    Value* bits = build_.CreateShl(build_.CreateSExt(stored, int16s_), int16(7));
+    Value* half = build_.CreateAnd(bits, int16(0xbfff));  // the fifth bit was a copy of the sign
+    Value* carry = build_.CreateAnd(build_.CreateAdd(half, int16(0x80)), int16(0x4000));
+    return build_.CreateFMul(widen_f16(build_.CreateOr(half, carry)),
+                             ::llvm::ConstantFP::get(singles_, 0x1p8));
+  }
+
+  Value* widen_i8(Value* stored) {
+    return build_.CreateSIToFP(build_.CreateSExt(stored, int32s_), singles_);
   }
 
   Value* narrow_bf16(Value* single) {
@@ -102,25 +128,42 @@ class Converter {
 
  private:
   ::llvm::Constant* int32(std::uint32_t value) { return ::llvm::ConstantInt::get(int32s_, value); }
+  ::llvm::Constant* int16(std::uint16_t value) { return ::llvm::ConstantInt::get(int16s_, value); }
 
   Builder& build_;
   ::llvm::Type *int32s_, *int16s_, *singles_, *doubles_;
 };
+
+Value* widened(Converter& convert, Value* stored, DType from) {
+  switch (from) {
+    case DType::f32: return stored;
+    case DType::bf16: return convert.widen_bf16(stored);
+    case DType::f16: return convert.widen_f16(stored);
+    case DType::e4m3: return convert.widen_e4m3(stored);
+    case DType::e5m2: return convert.widen_e5m2(stored);
+    case DType::i8: return convert.widen_i8(stored);
+    case DType::f64:
+    case DType::i64:
+    case DType::i32:
+    case DType::i16:
+    case DType::u8:
+    case DType::boolean: break;
+  }
+  base::internal_error("from_stored: kernels read no {} as a float", name_of(from));
+}
 
 }  // namespace
 
 ::llvm::Type* stored_type(Builder& build, DType dtype) {
   if (dtype == DType::f64) return build.getDoubleTy();
   if (dtype == DType::f32) return build.getFloatTy();
-  return build.getInt16Ty();
+  return size_of(dtype) == 1 ? build.getInt8Ty() : build.getInt16Ty();
 }
 
 Value* from_stored(Builder& build, Value* stored, DType from, DType to) {
   if (from == DType::f64) return stored;
   Converter convert(build, stored->getType());
-  Value* single = from == DType::f32    ? stored
-                  : from == DType::bf16 ? convert.widen_bf16(stored)
-                                        : convert.widen_f16(stored);
+  Value* single = widened(convert, stored, from);
   return to == DType::f64 ? convert.to_double(single) : single;
 }
 
@@ -130,6 +173,8 @@ Value* to_stored(Builder& build, Value* value, DType to) {
   Converter convert(build, value->getType());
   if (to == DType::f32) return wide ? convert.to_single(value) : value;
   Value* single = wide ? convert.odd_single(value) : value;
+  if (to != DType::bf16 && to != DType::f16)
+    base::internal_error("to_stored: kernels write no {}", name_of(to));
   return to == DType::bf16 ? convert.narrow_bf16(single) : convert.narrow_f16(single);
 }
 

@@ -1,8 +1,12 @@
-// Conversions between floats against the library's own, on every target that runs here: one value
-// at a time and in vectors.
+// Conversions between floats, and from i8, against the library's own, on every target that runs
+// here: one value at a time and in vectors.
 #include "emit/llvm/convert.h"
 
 #include <gtest/gtest.h>
+
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
 
 #include <cmath>
 #include <cstring>
@@ -86,6 +90,38 @@ TEST_P(Convert, EveryNumberOf16Bits) {
   for (const DType from : {DType::bf16, DType::f16})
     for (const DType to : {DType::f32, DType::f64, DType::bf16, DType::f16})
       expect_converted(GetParam(), from, to, source);
+}
+
+std::vector<std::byte> every_byte() {
+  std::vector<std::byte> all(256);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::byte>(i);
+  return all;
+}
+
+TEST_P(Convert, EveryNumberOf8Bits) {
+  for (const DType from : {DType::e4m3, DType::e5m2, DType::i8})
+    for (const DType to : {DType::f32, DType::f64, DType::bf16, DType::f16})
+      expect_converted(GetParam(), from, to, every_byte());
+}
+
+// Callers may have told the processor to take subnormal floats for zeros. Those of 8 and of 16 bits
+// are normal as f32.
+TEST_P(Convert, SubnormalNumbersAreNotFlushed) {
+#ifdef __x86_64__
+  constexpr unsigned flush_and_zeros = 0x8040;  // FTZ and DAZ
+  std::vector<std::uint16_t> halves(1024);
+  std::iota(halves.begin(), halves.end(), std::uint16_t{0});
+  std::vector<std::byte> small(2 * halves.size());
+  std::memcpy(small.data(), halves.data(), small.size());
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | flush_and_zeros);
+  for (const DType from : {DType::e4m3, DType::e5m2})
+    expect_converted(GetParam(), from, DType::f32, every_byte());
+  expect_converted(GetParam(), DType::f16, DType::f32, small);
+  _mm_setcsr(before);
+#else
+  GTEST_SKIP() << "only x86-64 is told so here";
+#endif
 }
 
 // Numbers of all sizes; ties of 16-bit types and what lies just beside them, which two roundings

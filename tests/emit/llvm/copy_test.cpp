@@ -1,5 +1,5 @@
-// Rows copied between float types, in order or by lists of rows, against plain loops; memory ends
-// at guards. On every target that runs here.
+// Rows copied between float types, and from 8-bit ones, in order or by lists of rows, against plain
+// loops; memory ends at guards. On every target that runs here.
 #include "emit/llvm/copy.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,9 @@
 namespace treadle::test {
 namespace {
 
-constexpr DType floats[]{DType::f64, DType::f32, DType::bf16, DType::f16};
+constexpr DType targets[]{DType::f64, DType::f32, DType::bf16, DType::f16};
+constexpr DType sources[]{DType::f64,  DType::f32,  DType::bf16, DType::f16,
+                          DType::e4m3, DType::e5m2, DType::i8};
 
 // Rows `stride` bytes apart; the last one ends with its elements.
 struct Rows {
@@ -73,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Targets, Copy, testing::ValuesIn(every_target()), name_
 
 TEST_P(Copy, LikeAPlainLoop) {
   const std::int64_t lanes = GetParam().lanes(DType::f32);
-  for (const DType from : floats) {
-    for (const DType to : floats) {
+  for (const DType from : sources) {
+    for (const DType to : targets) {
       for (const std::int64_t length : {std::int64_t{1}, lanes - 1, lanes, 2 * lanes + 3}) {
         const plan::CopySpec spec{GetParam(), from, to, length};
         for (const std::int64_t between : {0, 3})
