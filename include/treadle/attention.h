@@ -15,6 +15,10 @@
 // f32, bf16 or f16, one for each of the three. Sums are kept in f32 (f64 if any input is). A query
 // that sees nothing gives zeros and lse = -inf.
 //
+// Forward takes k and v in 8 bits, too, each on its own: e4m3 and e5m2 (treadle/float8.h), or i8,
+// which stands for the float of the integer. Results have the bits of those of the same numbers in
+// f32. Backward refuses them: eight bits hold no gradients.
+//
 // b, h, q and kv count from 0. Call::q_offsets and Call::kv_offsets say where else rows stand:
 //
 //   Forward next = causal.forward({last, cached_k, cached_v}, {.q_offsets = {4095}});
@@ -145,7 +149,8 @@ struct CallSpec {
   bool backward = false;  // besides forward
 };
 
-// Everything about the results of a call that does not depend on data.
+// Everything about the results of a call that does not depend on data. dk and dv of 8-bit k and v,
+// which backward refuses, are those of the same numbers in the type of lse.
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
   std::int64_t forward_scratch = 0;   // bytes of working memory a thread needs at most

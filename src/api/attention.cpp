@@ -20,6 +20,7 @@ using backend::Sizes;
 
 Sizes check_backward(const Attention::Compiled& compiled, const api::BackwardGiven& given) {
   const Sizes sizes = api::check_inputs("backward", given.inputs.q, given.inputs.k, given.inputs.v);
+  api::check_differentiable("backward", given.inputs.k.dtype(), given.inputs.v.dtype());
   const Shape4 out = out_shape(sizes);
   const Shape3 rows = row_shape(sizes);
   const DType type = given.inputs.q.dtype();

@@ -25,9 +25,6 @@ void check_one(std::string_view call, std::string_view name, const TensorShape& 
     fail("{}: {} has shape {}; it must be [batch, heads, length, dim]", call, name,
          text_of(spec.shape));
   }
-  if (!base::holds_gradients(spec.dtype)) {
-    fail("{}: {} holds {}; it must hold f64, f32, bf16 or f16", call, name, name_of(spec.dtype));
-  }
   for (const std::int64_t length : spec.shape) {
     if (length < 0 || length > longest) {
       fail("{}: {} has shape {}; lengths are between 0 and {}", call, name, text_of(spec.shape),
@@ -37,6 +34,18 @@ void check_one(std::string_view call, std::string_view name, const TensorShape& 
   if (spec.shape[3] == 0)
     fail("{}: {} has shape {}; its last length, dim, must be at least 1", call, name,
          text_of(spec.shape));
+}
+
+void check_query_type(std::string_view call, DType q) {
+  if (!base::holds_gradients(q))
+    fail("{}: q holds {}; it must hold f64, f32, bf16 or f16", call, name_of(q));
+}
+
+void check_key_type(std::string_view call, std::string_view name, DType type) {
+  if (!base::holds_keys(type)) {
+    fail("{}: {} holds {}; it must hold f64, f32, bf16, f16, e4m3, e5m2 or i8", call, name,
+         name_of(type));
+  }
 }
 
 // Sufficient and, for the views people make, necessary: walking from the smallest stride up, each
@@ -63,6 +72,9 @@ backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const T
   check_one(call, "q", q);
   check_one(call, "k", k);
   check_one(call, "v", v);
+  check_query_type(call, q.dtype);
+  check_key_type(call, "k", k.dtype);
+  check_key_type(call, "v", v.dtype);
   const backend::Sizes e{.batch = q.shape[0],
                          .heads = q.shape[1],
                          .key_batch = k.shape[0],
@@ -91,6 +103,16 @@ backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const T
          e.key_heads, e.heads, e.key_heads);
   }
   return e;
+}
+
+void check_differentiable(std::string_view call, DType k, DType v) {
+  const auto check = [call](std::string_view name, DType type) {
+    if (!base::holds_gradients(type)) {
+      fail("{}: {} holds {}; gradients need f64, f32, bf16 or f16", call, name, name_of(type));
+    }
+  };
+  check("k", k);
+  check("v", v);
 }
 
 void check_tensor(std::string_view call, std::string_view name, const TensorShape& given,

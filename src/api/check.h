@@ -26,6 +26,9 @@ struct TensorShape {
 backend::Sizes check_inputs(std::string_view call, const TensorShape& q, const TensorShape& k,
                             const TensorShape& v);
 
+// Whether their gradients can be of the types of k and v, which check_inputs took.
+void check_differentiable(std::string_view call, DType k, DType v);
+
 // Tensors that are read: of exactly this type and shape.
 void check_tensor(std::string_view call, std::string_view name, const TensorShape& given,
                   const TensorShape& wanted);

@@ -6,6 +6,7 @@
 #include "api/check.h"
 #include "api/compiled.h"
 #include "api/positions.h"
+#include "base/compute_type.h"
 #include "base/error.h"
 #include "ir/print.h"
 
@@ -47,6 +48,7 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
   std::vector<backend::Sizes> sizes;  // of all of them, before anything is compiled
   for (const CallSpec& spec : calls) {
     const backend::Sizes all = api::check_inputs("prepare", spec.q, spec.k, spec.v);
+    if (spec.backward) api::check_differentiable("prepare", spec.k.dtype, spec.v.dtype);
     sizes.push_back(api::only_part("prepare", call, all, "calls are prepared").sizes);
     api::check_layout("prepare", compiled_->mask, sizes.back(), call.layout);
   }
@@ -70,12 +72,15 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
 Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const {
   const backend::Sizes sizes = api::check_inputs("shapes", q, k, v);
   const TensorSpec row(sizes.compute, {sizes.batch, sizes.heads, sizes.queries.count()});
+  const auto gradient = [&](const TensorSpec& of) {
+    return TensorSpec(base::holds_gradients(of.dtype) ? of.dtype : sizes.compute, of.shape);
+  };
   return {.out = {q.dtype, {sizes.batch, sizes.heads, sizes.queries.count(), sizes.value_dim}},
           .lse = row,
           .max = row,
           .dq = {q.dtype, q.shape},
-          .dk = {k.dtype, k.shape},
-          .dv = {v.dtype, v.shape},
+          .dk = gradient(k),
+          .dv = gradient(v),
           .forward_scratch = compiled_->backend->forward_scratch(sizes),
           .backward_scratch = compiled_->backend->backward_scratch(sizes)};
 }

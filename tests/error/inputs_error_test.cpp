@@ -45,9 +45,21 @@ TEST(InputErrors, IntegerQueries) {
                  "q holds i8; it must hold f64, f32, bf16 or f16");
 }
 
+TEST(InputErrors, QueriesOfEightBits) {
+  expect_refused({DType::e4m3, {2, 4, 5, 8}}, good, good,
+                 "q holds e4m3; it must hold f64, f32, bf16 or f16");
+  expect_refused({DType::e5m2, {2, 4, 5, 8}}, good, good,
+                 "q holds e5m2; it must hold f64, f32, bf16 or f16");
+}
+
+TEST(InputErrors, KeysOfSixteenBitIntegers) {
+  expect_refused(good, {DType::i16, {2, 4, 5, 8}}, good,
+                 "k holds i16; it must hold f64, f32, bf16, f16, e4m3, e5m2 or i8");
+}
+
 TEST(InputErrors, BoolValues) {
   expect_refused(good, good, {DType::boolean, {2, 4, 5, 8}},
-                 "v holds bool; it must hold f64, f32, bf16 or f16");
+                 "v holds bool; it must hold f64, f32, bf16, f16, e4m3, e5m2 or i8");
 }
 
 TEST(InputErrors, NoDim) {

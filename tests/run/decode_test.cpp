@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
+#include <tuple>
 
 #include "guarded.h"
 #include "plain_attention.h"
@@ -43,10 +45,13 @@ struct Case {
   std::string mod = "score", window = "true";  // of q - kv
   std::int64_t queries = 1, batch = 2;
   std::string target = "";
+  std::optional<DType> key_type = {}, value_type = {};  // others than those of the queries
 };
 
 void expect_last_rows(const Case& c) {
-  SCOPED_TRACE(testing::Message() << name_of(c.type) << ", " << c.heads << " of " << c.key_heads
+  const DType key_type = c.key_type.value_or(c.type), value_type = c.value_type.value_or(c.type);
+  SCOPED_TRACE(testing::Message() << name_of(c.type) << ", " << name_of(key_type) << ", "
+                                  << name_of(value_type) << ", " << c.heads << " of " << c.key_heads
                                   << " heads, " << c.keys << " keys, " << c.mod << ", " << c.window
                                   << ", " << c.queries << " queries");
   // Of the whole call: more than decode takes.
@@ -56,8 +61,8 @@ void expect_last_rows(const Case& c) {
   offset.data<std::int32_t>()[0] = static_cast<std::int32_t>(c.keys - many);
   step_offset.data<std::int32_t>()[0] = static_cast<std::int32_t>(c.keys - c.queries);
   const Tensor q = test::random_tensor(1, c.type, {c.batch, c.heads, many, c.dim});
-  const Tensor k = test::random_tensor(2, c.type, {c.batch, c.key_heads, c.keys, c.dim});
-  const Tensor v = test::random_tensor(3, c.type, {c.batch, c.key_heads, c.keys, c.dim});
+  const Tensor k = test::random_tensor(2, key_type, {c.batch, c.key_heads, c.keys, c.dim});
+  const Tensor v = test::random_tensor(3, value_type, {c.batch, c.key_heads, c.keys, c.dim});
   const Tensor slopes = test::random_tensor(4, DType::f32, {c.heads});
   const auto options = [&](const Tensor& offset) {
     const std::string shift = "(q + offset - kv)";
@@ -113,6 +118,24 @@ TEST(Decode, HasTheBitsOnEveryTargetThatRuns) {
       for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
         Case c{type, 8, 2, 1100, 40, "score + slopes[h] * far", "far < 700 || kv < 4", queries};
         c.target = target;
+        expect_last_rows(c);
+      }
+    }
+  }
+}
+
+TEST(Decode, HasTheBitsOfKeysOfEightBits) {
+  for (const std::string& target : plan::runnable_targets()) {
+    SCOPED_TRACE(target);
+    for (const auto& [q, k, v] : {std::tuple(DType::f32, DType::e4m3, DType::e4m3),
+                                  std::tuple(DType::bf16, DType::e5m2, DType::i8),
+                                  std::tuple(DType::f64, DType::i8, DType::e4m3),
+                                  std::tuple(DType::f16, DType::e4m3, DType::f16)}) {
+      for (const std::int64_t queries : {1, 3}) {
+        Case c{q, 8, 2, 1100, 40, "score + slopes[h] * far", "far < 700 || kv < 4", queries};
+        c.target = target;
+        c.key_type = k;
+        c.value_type = v;
         expect_last_rows(c);
       }
     }
@@ -206,10 +229,11 @@ TEST(Decode, ListedKeys) {
 // Keys and values whose memory begins or ends at a page that must not be touched.
 TEST(Decode, ReadsNothingOutside) {
   for (const auto at : {test::Guarded::At::end, test::Guarded::At::begin}) {
-    for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType type : {DType::f32, DType::bf16, DType::f16, DType::e4m3, DType::i8}) {
       for (const std::int64_t keys : {1, 15, 16, 17, 33, 70}) {
         for (const std::int64_t dim : {5, 16, 40}) {
-          const Tensor q = test::random_tensor(1, type, {1, 4, 1, dim});
+          const DType query_type = size_of(type) == 1 ? DType::f32 : type;
+          const Tensor q = test::random_tensor(1, query_type, {1, 4, 1, dim});
           const Tensor k = test::random_tensor(2, type, {1, 2, keys, dim});
           const auto bytes = static_cast<std::size_t>(k.count()) * size_of(type);
           const test::Guarded keys_memory(bytes, at), values_memory(bytes, at);
