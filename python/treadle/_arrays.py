@@ -14,8 +14,9 @@ from ._program import Array, types
 
 _NAMES = {
     "float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
-    "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool",
+    "int16": "i16", "int8": "i8", "uint8": "u8", "bool": "bool", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
 }  # fmt: skip
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
 def dtype_name(dtype) -> str:
@@ -48,16 +49,17 @@ def as_numpy(x) -> np.ndarray:
 
 
 def _without_dlpack(x, error: Exception) -> np.ndarray:
-    """NumPy has no bfloat16, so it cannot take one by DLPack; objects that know ml_dtypes, as jax's do, bring theirs."""
+    """NumPy has no bfloat16 and no 8-bit floats, so it cannot take them by DLPack; objects that know ml_dtypes, as
+    jax's do, bring theirs."""
     try:
         array = np.asarray(x)
     except Exception:
         array = None
-    if type(array) is np.ndarray and array.dtype.name == "bfloat16":
+    if type(array) is np.ndarray and array.dtype.name in _OF_ML_DTYPES:
         return array
     raise TypeError(
-        f"NumPy cannot read a {type(x).__name__} of {getattr(x, 'dtype', 'unknown type')}: {error}. For bfloat16 it needs "
-        "ml_dtypes; for torch's tensors there is treadle.torch"
+        f"NumPy cannot read a {type(x).__name__} of {getattr(x, 'dtype', 'unknown type')}: {error}. For "
+        f"{', '.join(_OF_ML_DTYPES)} it needs ml_dtypes; for torch's tensors there is treadle.torch"
     ) from error
 
 

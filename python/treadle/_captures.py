@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ._trace import Trace
 
 
+_FLOATS = frozenset(("f64", "f32", "bf16", "f16", "e4m3", "e5m2"))
+
+
 class Buffer:
     """Memory that mods read: its object, element type (as Treadle names it), and shape."""
 
@@ -23,7 +26,7 @@ class Buffer:
         self.object = obj
         self.dtype = dtype
         self.shape = shape
-        self.kind = REAL if dtype in ("f64", "f32", "bf16", "f16") else BOOLEAN if dtype == "bool" else INTEGER
+        self.kind = REAL if dtype in _FLOATS else BOOLEAN if dtype == "bool" else INTEGER
 
 
 class Capture:

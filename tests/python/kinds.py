@@ -168,7 +168,7 @@ refused_tensors = {
     "complex": _complex,
     "conjugate": lambda shape, dtype: _complex(shape, dtype).conj(),
     "quantized": _quantized,
-    "float8": lambda shape, dtype: torch.rand(shape).to(torch.float8_e4m3fn),
+    "float8": lambda shape, dtype: torch.rand(shape).to(torch.float8_e4m3fnuz),
     "uint16": lambda shape, dtype: torch.zeros(shape, dtype=torch.uint16),
     "sparse": lambda shape, dtype: random(shape, dtype).to_sparse(),
     "mkldnn": lambda shape, dtype: torch.rand(shape).to_mkldnn(),

@@ -18,6 +18,7 @@ from .._program import Array, Program, types
 NAMES = {
     torch.float64: "f64", torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64",
     torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+    torch.float8_e4m3fn: "e4m3", torch.float8_e5m2: "e5m2",
 }  # fmt: skip
 # The number of an element type, and the bits of an address that are zero if it is aligned.
 _codes = {dtype: (types[name], dtype.itemsize - 1) for dtype, name in NAMES.items()}

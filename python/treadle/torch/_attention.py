@@ -150,11 +150,11 @@ _of_functions = Layouts(64)  # of mask_mods that are given without a BlockMask
 
 
 def autocast(*tensors: Tensor) -> tuple:
-    """In the type that torch.autocast asks for, where it is on."""
+    """In the type that torch.autocast asks for, where it is on; 8-bit keys and values as they are."""
     if not torch.is_autocast_enabled("cpu"):
         return tensors
     dtype = torch.get_autocast_dtype("cpu")
-    return tuple([t if t.dtype == torch.float64 else t.to(dtype) for t in tensors])
+    return tuple([t if t.dtype == torch.float64 or t.dtype.itemsize == 1 else t.to(dtype) for t in tensors])
 
 
 def inside_functorch() -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from ._block_mask import BlockMask
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
+_EIGHT_BITS = frozenset((torch.float8_e4m3fn, torch.float8_e5m2, torch.int8))
 _NESTED = "nested tensors are not supported"
 
 
@@ -60,9 +61,23 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, bl
             )
     if v[:3] != k[:3]:
         raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
-    for t in (query, key, value):
-        if t.dtype not in _FLOATS:
-            raise ValueError(f"query, key and value must be float64, float32, bfloat16 or float16, got {t.dtype}")
+    if not (query.dtype in _FLOATS and key.dtype in _FLOATS and value.dtype in _FLOATS):
+        _check_types(query, key, value)
+
+
+def _check_types(query: Tensor, key: Tensor, value: Tensor):
+    if query.dtype not in _FLOATS:
+        raise ValueError(f"query must be float64, float32, bfloat16 or float16, got {query.dtype}")
+    for name, t in (("key", key), ("value", value)):
+        if t.dtype not in _FLOATS and t.dtype not in _EIGHT_BITS:
+            raise ValueError(
+                f"{name} must be float64, float32, bfloat16, float16, float8_e4m3fn, float8_e5m2 or int8, got {t.dtype}"
+            )
+        if t.dtype in _EIGHT_BITS and t.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                f"{name} is {t.dtype} and requires grad; gradients need float64, float32, bfloat16 or float16: "
+                f"give {name}.detach()"
+            )
 
 
 def check_sinks(sinks):

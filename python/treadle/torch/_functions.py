@@ -11,7 +11,12 @@ from .._operations import to_kind
 from .._value import BOOLEAN, INTEGER, REAL, Value
 from ._arrays import NAMES
 
-KIND_OF = {dtype: REAL if dtype.is_floating_point else INTEGER for dtype in NAMES}
+# Values do not become narrower, which matters most for 8-bit floats: a mod that asks for those is refused.
+KIND_OF = {
+    dtype: REAL if dtype.is_floating_point else INTEGER
+    for dtype in NAMES
+    if not (dtype.is_floating_point and dtype.itemsize == 1)
+}
 KIND_OF[torch.bool] = BOOLEAN
 
 
