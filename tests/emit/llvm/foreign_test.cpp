@@ -82,25 +82,32 @@ TEST(Foreign, OperationsAgree) {
 TEST(Foreign, ReadsAgree) {
   if (!Emulator::is_here()) GTEST_SKIP() << "there is no emulator";
   Tensor bias(DType::bf16, {12, 40}), table(DType::f16, {52}), seen(DType::boolean, {12, 40}),
-      order(DType::i64, {12});
+      order(DType::i64, {12}), small(DType::e4m3, {52}), tiny(DType::e5m2, {52});
   for (std::size_t i = 0; i < 480; ++i) {
     bias.data<bf16>()[i] = bf16(static_cast<float>(i) - 99.5F);
     seen.data<bool>()[i] = i % 3 == 0;
   }
-  for (std::size_t i = 0; i < 52; ++i) table.data<f16>()[i] = f16(0.3F * static_cast<float>(i));
+  for (std::size_t i = 0; i < 52; ++i) {
+    table.data<f16>()[i] = f16(0.3F * static_cast<float>(i));
+    small.data<e4m3>()[i].bits = static_cast<std::uint8_t>(5 * i);  // subnormal ones, too
+    tiny.data<e5m2>()[i].bits = static_cast<std::uint8_t>(i < 26 ? i : 128 + i);
+  }
   for (std::size_t i = 0; i < 12; ++i)
     order.data<std::int64_t>()[i] = static_cast<std::int64_t>(i * 5 % 12);
-  const std::vector<ir::Slot> slots{{"bias", DType::bf16, 2},
-                                    {"table", DType::f16, 1},
-                                    {"seen", DType::boolean, 2},
-                                    {"order", DType::i64, 1}};
+  const std::vector<ir::Slot> slots{{"bias", DType::bf16, 2},    {"table", DType::f16, 1},
+                                    {"seen", DType::boolean, 2}, {"order", DType::i64, 1},
+                                    {"small", DType::e4m3, 1},   {"tiny", DType::e5m2, 1}};
   const ir::Graph graph = ir::parse(
-      "where(seen[q, kv], bias[q, kv] + table[kv - q + 11], bias[order[q], kv] - table[q])", slots);
+      "where(seen[q, kv], bias[q, kv] + table[kv - q + 11], bias[order[q], kv] - table[q])"
+      " + small[kv] + tiny[q]",
+      slots);
   std::vector<ConstView> views;
   for (const ir::Slot& slot : graph.slots()) {
     views.push_back(slot.name == "bias"    ? bias
                     : slot.name == "table" ? table
                     : slot.name == "seen"  ? seen
+                    : slot.name == "small" ? small
+                    : slot.name == "tiny"  ? tiny
                                            : order);
   }
   const Tile tile = tile_of(7, 19);
