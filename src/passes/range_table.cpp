@@ -13,7 +13,7 @@
 namespace treadle::passes {
 namespace {
 
-constexpr std::int64_t block = 64;
+constexpr std::int64_t block = 256;
 
 template <class E>
 void include(E& all, const E& part) {
