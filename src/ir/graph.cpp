@@ -21,18 +21,18 @@ std::size_t NodeHash::operator()(const Node& node) const {
 
 bool Graph::uses(Input input) const {
   return std::ranges::any_of(
-      nodes_, [&](const Node& node) { return node.op == Op::input && node.input == input; });
+      parts_->nodes, [&](const Node& node) { return node.op == Op::input && node.input == input; });
 }
 
 const Slot* Graph::find_slot(std::string_view name) const {
-  const auto slot = std::ranges::find(slots_, name, &Slot::name);
-  return slot == slots_.end() ? nullptr : &*slot;
+  const auto slot = std::ranges::find(parts_->slots, name, &Slot::name);
+  return slot == parts_->slots.end() ? nullptr : &*slot;
 }
 
 base::Key Graph::key() const {
   base::Hasher hasher;
-  hasher.add(nodes_.size());
-  for (const Node& node : nodes_) {
+  hasher.add(parts_->nodes.size());
+  for (const Node& node : parts_->nodes) {
     // By spelling, not by number: a row added to ops.def must not change the hash of graphs that do
     // not use it.
     hasher.add(node.op == Op::input      ? "input"
@@ -46,14 +46,14 @@ base::Key Graph::key() const {
     hasher.add(node.operands.size());
     for (const NodeId operand : node.operands) hasher.add(operand);
   }
-  hasher.add(slots_.size());
-  for (const Slot& slot : slots_) {
+  hasher.add(parts_->slots.size());
+  for (const Slot& slot : parts_->slots) {
     hasher.add(slot.name);
     hasher.add(treadle::name_of(slot.dtype));
     hasher.add(slot.rank);
   }
-  hasher.add(outputs_.size());
-  for (const NodeId output : outputs_) hasher.add(output);
+  hasher.add(parts_->outputs.size());
+  for (const NodeId output : parts_->outputs) hasher.add(output);
   return hasher.key();
 }
 

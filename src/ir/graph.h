@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,22 +57,30 @@ struct NodeHash {
 // The only NaN among constants: payloads carry no meaning and would make equal graphs differ.
 inline constexpr double the_nan = std::numeric_limits<double>::quiet_NaN();
 
+// Never changes, so copies share what they hold.
 class Graph {
  public:
-  Graph() = default;
+  Graph() : Graph({}, {}, {}) {}
   // For Builder and for tests of verify; anyone else asks a Builder.
   Graph(std::vector<Node> nodes, std::vector<Slot> slots, std::vector<NodeId> outputs)
-      : nodes_(std::move(nodes)), slots_(std::move(slots)), outputs_(std::move(outputs)) {}
+      : parts_(std::make_shared<const Parts>(
+            Parts{PerNode<Node>(std::move(nodes)), std::move(slots), std::move(outputs)})) {}
 
-  [[nodiscard]] NodeId size() const { return nodes_.size(); }
-  [[nodiscard]] const Node& operator[](NodeId id) const { return nodes_[id]; }
-  [[nodiscard]] std::span<const Node> nodes() const { return nodes_.values(); }
-  [[nodiscard]] std::span<const Slot> slots() const { return slots_; }
+  // Moving would leave nothing behind; copying is as cheap.
+  Graph(const Graph&) = default;
+  Graph& operator=(const Graph&) = default;
+
+  [[nodiscard]] NodeId size() const { return parts_->nodes.size(); }
+  [[nodiscard]] const Node& operator[](NodeId id) const { return parts_->nodes[id]; }
+  [[nodiscard]] std::span<const Node> nodes() const { return parts_->nodes.values(); }
+  [[nodiscard]] std::span<const Slot> slots() const { return parts_->slots; }
   [[nodiscard]] const Slot& slot(std::int32_t index) const {
-    return slots_[static_cast<std::size_t>(index)];
+    return parts_->slots[static_cast<std::size_t>(index)];
   }
-  [[nodiscard]] std::span<const NodeId> outputs() const { return outputs_; }
-  [[nodiscard]] NodeId output(int i = 0) const { return outputs_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] std::span<const NodeId> outputs() const { return parts_->outputs; }
+  [[nodiscard]] NodeId output(int i = 0) const {
+    return parts_->outputs[static_cast<std::size_t>(i)];
+  }
   [[nodiscard]] Type output_type() const { return (*this)[output()].type; }
 
   // Does any output depend on this input?
@@ -80,12 +89,19 @@ class Graph {
 
   [[nodiscard]] base::Hash hash() const { return key().hash(); }
   [[nodiscard]] base::Key key() const;
-  bool operator==(const Graph&) const = default;
+  bool operator==(const Graph& other) const {
+    return parts_ == other.parts_ || *parts_ == *other.parts_;
+  }
 
  private:
-  PerNode<Node> nodes_;
-  std::vector<Slot> slots_;  // in the order in which the nodes first read them
-  std::vector<NodeId> outputs_;
+  struct Parts {
+    PerNode<Node> nodes;
+    std::vector<Slot> slots;  // in the order in which the nodes first read them
+    std::vector<NodeId> outputs;
+
+    bool operator==(const Parts&) const = default;
+  };
+  std::shared_ptr<const Parts> parts_;  // never null
 };
 
 }  // namespace treadle::ir

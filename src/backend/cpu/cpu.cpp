@@ -40,6 +40,7 @@ plan::Target target_named(const std::string& name) {
 Cpu::Cpu(Program program, const std::string& target, Process& process)
     : process_(process),
       program_(std::move(program)),
+      mask_(program_.mask.hash()),
       forms_(forms_of(program_)),
       target_(target_named(target)),
       terms_(program_.mask),
@@ -51,7 +52,7 @@ Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Worker
                                     plan::tile_weights(target_, sizes.compute), choices_, workers);
   auto held = std::make_shared<Layout::Held>();
   held->terms = build_terms(chosen, extent, workers);
-  held->mask = program_.mask.hash();
+  held->mask = mask_;
   return Layout(std::move(held));
 }
 
@@ -60,7 +61,7 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
   const layout::Tiles tiles = layout::tiles_for(listed, plan::tile_weights(target_, sizes.compute));
   auto held = std::make_shared<Layout::Held>();
   held->terms.push_back({layout::build({program_.mask, bound.mask}, listed, tiles, workers)});
-  held->mask = program_.mask.hash();
+  held->mask = mask_;
   held->listed = std::move(listed);
   if (base::dump_wanted(base::Dump::layout)) {
     base::dump(base::Dump::layout, "listed keys per tile",

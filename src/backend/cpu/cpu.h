@@ -56,6 +56,7 @@ class Cpu final : public Backend {
 
   Process& process_;
   const Program program_;
+  const base::Hash mask_;  // of its mask
   const Forms forms_;
   const plan::Target target_;
   mutable TermFinder terms_;
