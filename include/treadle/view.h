@@ -18,14 +18,13 @@
 #include <vector>
 
 #include "treadle/api.h"
+#include "treadle/dims.h"
 #include "treadle/dtype.h"
 #include "treadle/error.h"
 
 namespace treadle {
 
 class Value;  // treadle/trace.h
-
-using Dims = std::vector<std::int64_t>;
 
 // Row-major strides of a shape. Throws when a length is negative or the size does not fit 63 bits.
 TREADLE_API Dims contiguous_strides(const Dims& shape);

@@ -21,7 +21,7 @@ class Fuzz : public testing::Test {
 TEST_F(Fuzz, RunsAFifthFromSeedZero) {
   EXPECT_EQ(fuzz_count(1000), 200);
   EXPECT_EQ(fuzz_count(3), 1);
-  EXPECT_EQ(fuzz_at_least(900), 180);
+  EXPECT_EQ(fuzz_at_least(900), 90);
   EXPECT_EQ(fuzz_at_least(3), 0);
   EXPECT_EQ(fuzz_seed(17), 17U);
 }
@@ -35,7 +35,7 @@ TEST_F(Fuzz, Sizes) {
   }
   const Environment small("TREADLE_TEST_FUZZ", "small");
   EXPECT_EQ(fuzz_count(1000), 50);
-  EXPECT_EQ(fuzz_at_least(900), 45);
+  EXPECT_EQ(fuzz_at_least(900), 0);
   EXPECT_TRUE(fuzz_small());
 }
 

@@ -74,9 +74,17 @@ inline bool fuzz_repeats() { return detail::repeated_seed().has_value(); }
 // Rounds to run, at least one.
 inline int fuzz_count(int full) { return fuzz_repeats() ? 1 : std::max(detail::share_of(full), 1); }
 
-// How many cases of a kind must have come up, if it is `full` when all rounds run. One round that is
-// repeated proves nothing about that.
-inline int fuzz_at_least(int full) { return fuzz_repeats() ? 0 : detail::share_of(full); }
+// How many cases of a kind must have come up, if it is `full` when all rounds run. A fifth of them
+// proves less than a fifth of that, and still fewer, or one round that is repeated, prove nothing.
+inline int fuzz_at_least(int full) {
+  if (fuzz_repeats()) return 0;
+  switch (fuzz_size()) {
+    case FuzzSize::full: return full;
+    case FuzzSize::fifth: return full / 10;
+    case FuzzSize::small: return 0;
+  }
+  return full;
+}
 
 inline std::uint64_t fuzz_seed(int round) {
   const std::uint64_t base = detail::number_of("TREADLE_TEST_SEED_BASE").value_or(0);
