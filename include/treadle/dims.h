@@ -26,6 +26,9 @@ class Dims {
   using const_iterator = const std::int64_t*;
 
   Dims() = default;
+  // Moving copies: what was moved from stays what it was.
+  Dims(const Dims&) = default;
+  Dims& operator=(const Dims&) = default;
   explicit Dims(std::size_t size, std::int64_t value = 0) {
     resize(size);
     std::fill(begin(), end(), value);

@@ -1,4 +1,4 @@
-// Roots of differences.
+// Solves comparisons for the key.
 //
 // In: comparisons and what is known of their operands over a box. Out: keys where they change.
 #include "layout/borders.h"
@@ -25,15 +25,10 @@ bool holds(Op op, std::int64_t difference) {
   }
 }
 
-bool is_comparison(Op op) {
-  return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le || op == Op::gt ||
-         op == Op::ge;
-}
-
 // Where op(start + slope * t) changes, among t = 1 .. count - 1, as keys from `low` on.
 void add_changes(std::vector<std::int64_t>& found, Op op, std::int64_t start, std::int64_t slope,
                  const passes::Axis& keys) {
-  const std::int64_t root = -start / slope;  // rounded to 0, so that it is near, too
+  const std::int64_t root = -start / slope;  // within one of where it changes
   for (std::int64_t t = root - 1; t <= root + 2; ++t) {
     if (t < 1 || t >= keys.count) continue;
     if (holds(op, start + slope * (t - 1)) != holds(op, start + slope * t))
@@ -47,7 +42,8 @@ std::vector<ir::NodeId> comparisons(const ir::Graph& mask) {
   std::vector<ir::NodeId> found;
   for (ir::NodeId id = 0; id < mask.size(); ++id) {
     const ir::Node& node = mask[id];
-    if (is_comparison(node.op) && mask[node.operands[0]].type == ir::Type::integer)
+    if (ir::info(node.op).rule == ir::Rule::comparison &&
+        mask[node.operands[0]].type == ir::Type::integer)
       found.push_back(id);
   }
   return found;

@@ -50,7 +50,8 @@ std::string comparison_of_first(std::span<const Choice> costed) {
 }
 
 std::string to_text(std::span<const Choice> costed, std::size_t most) {
-  if (costed.size() == 1) return "few queries: one tile\n";
+  const bool is_costed = costed.size() != 1 || costed.front().work.tiles > 0;
+  if (!is_costed) return "few queries: one tile, nothing to choose\n";
   constexpr std::size_t columns = 7;
   using Line = std::array<std::string, columns>;
   std::vector<Line> lines{{"order", "tiles of", "cost", "columns", "tiles", "runs", "pieces"}};

@@ -3,9 +3,9 @@
 //   RangeTable table(ids);              // one pass over the array
 //   table.integers(100, 4000)           // over ids[100] ... ids[4000]
 //
-// Blocks of 64 elements have their extremes stored, and pairs of them, pairs of pairs and so on as
-// well; the ends are read. A table describes the array as it was when built: it belongs to one Layout and is never
-// kept for the next.
+// Blocks of 256 elements have their extremes stored, and pairs of them, pairs of pairs and so on;
+// the ends are read. A table describes the array as it was when built: it belongs to one Layout and
+// is never kept for the next.
 #pragma once
 
 #include <cstdint>

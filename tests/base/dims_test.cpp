@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 namespace treadle {
@@ -33,6 +34,15 @@ TEST(DimsTest, GrowAndShrinkLikeAVector) {
     dims.pop_back();
     expected.pop_back();
     expect_equal();
+  }
+}
+
+TEST(DimsTest, StayWhatTheyWereWhenMovedFrom) {
+  for (const std::size_t size : {3u, 9u}) {
+    Dims from(size, 7);
+    const Dims to = std::move(from);
+    EXPECT_EQ(to, Dims(size, 7));
+    EXPECT_EQ(from, to);  // NOLINT(bugprone-use-after-move)
   }
 }
 

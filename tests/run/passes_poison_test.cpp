@@ -203,7 +203,7 @@ TEST(PassesPoison, FailsWhereTheDefinitionDoes) {
     fuzz_poison(seed, "", count);
     if (HasFailure()) return;
   }
-  EXPECT_GE(count.failed, test::fuzz_at_least(100));
+  EXPECT_GE(count.failed, test::fuzz_at_least(200));
   EXPECT_GE(count.succeeded, test::fuzz_at_least(200));
 }
 
