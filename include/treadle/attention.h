@@ -153,8 +153,9 @@ struct CallSpec {
 // which backward refuses, are those of the same numbers in the type of lse.
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
-  std::int64_t forward_scratch = 0;   // bytes of working memory a thread needs at most
-  std::int64_t backward_scratch = 0;  // without the private sums of captures' gradients
+  // Bytes of working memory that a thread needs at most, for positions from 0 on; the second without
+  // the private sums of captures' gradients.
+  std::int64_t forward_scratch = 0, backward_scratch = 0;
 
   // Bytes that a forward pass leaves for its backward, besides q, k and v.
   [[nodiscard]] TREADLE_API std::int64_t saved_bytes(Save save) const;

@@ -1,4 +1,5 @@
-// Calls: check what was given and make room for results. api/run_call.cpp goes on. What has been written when a call throws: treadle/error.h.
+// Calls: check what was given and make room for results. api/run_call.cpp goes on. What has been
+// written when a call throws: treadle/error.h.
 #include "treadle/attention.h"
 
 #include <algorithm>

@@ -59,9 +59,7 @@ BlockLists Layout::block_lists(const BlockListOptions& options) const {
   const layout::Extent& extent = held_->extent();
   if (extent.queries.begin != 0 || extent.keys.begin != 0) {
     base::fail(
-        "block_lists: the layout's queries begin at position {}, its keys at {}; blocks count "
-        "rows, "
-        "not positions",
+        "block_lists: the layout's queries begin at position {}, its keys at {}; blocks count rows",
         extent.queries.begin, extent.keys.begin);
   }
   const std::optional<layout::Selection>& listed = held_->listed;

@@ -23,8 +23,8 @@ std::string indented(const std::string& text) {
 
 Layout layout_of(const Attention::Compiled& compiled, const api::TensorShape& q,
                  const api::TensorShape& k, const api::TensorShape& v, const Call& call) {
-  const backend::Sizes sizes =
-      api::only_part("layout", call, api::check_inputs("layout", q, k, v), "a layout is").sizes;
+  const auto parts = api::parts_of("layout", call, api::check_inputs("layout", q, k, v));
+  const backend::Sizes& sizes = api::only_part("layout", parts, "a layout is").sizes;
   const std::vector<const Capture*> bound = api::bind("layout", compiled.captures, call.captures);
   return compiled.backend->layout(sizes, api::bindings_of(compiled.program, bound),
                                   api::workers_of("layout", call));
@@ -49,7 +49,8 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
   for (const CallSpec& spec : calls) {
     const backend::Sizes all = api::check_inputs("prepare", spec.q, spec.k, spec.v);
     if (spec.backward) api::check_differentiable("prepare", spec.k.dtype, spec.v.dtype);
-    sizes.push_back(api::only_part("prepare", call, all, "calls are prepared").sizes);
+    const auto parts = api::parts_of("prepare", call, all);
+    sizes.push_back(api::only_part("prepare", parts, "calls are prepared").sizes);
     api::check_layout("prepare", compiled_->mask, sizes.back(), call.layout);
   }
   for (std::size_t i = 0; i < calls.size(); ++i) {

@@ -29,8 +29,7 @@ void check_parts(const std::vector<Saved>& parts) {
   if (first.out.rank() != 4 || !base::holds_gradients(first.out.dtype())) {
     base::fail(
         "merge_states: out is {} {}; it must hold f64, f32, bf16 or f16 and be [batch, heads, "
-        "queries, "
-        "value dim]",
+        "queries, value dim]",
         name_of(first.out.dtype()), to_string(first.out.shape()));
   }
   if (first.lse.dtype() != DType::f32 && first.lse.dtype() != DType::f64)

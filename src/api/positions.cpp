@@ -25,8 +25,8 @@ void check(std::string_view call, std::string_view name, const std::vector<std::
   }
   for (const std::int64_t offset : offsets) {
     if (offset < -last_position || offset > last_position - rows) {
-      base::fail("{}: {} holds {}, there are {} rows; positions are at most {}", call, name, offset,
-                 rows, last_position);
+      base::fail("{}: {} holds {}, there are {} rows; positions are between {} and {}", call, name,
+                 offset, rows, -last_position, last_position);
     }
   }
 }
@@ -71,12 +71,11 @@ std::vector<Part> parts_of(std::string_view name, const Call& call, const backen
   return parts;
 }
 
-Part only_part(std::string_view name, const Call& call, const backend::Sizes& sizes,
-               std::string_view what) {
-  const std::vector<Part> parts = parts_of(name, call, sizes);
+const Part& only_part(std::string_view name, const std::vector<Part>& parts,
+                      std::string_view what) {
   if (parts.size() > 1) {
-    base::fail("{}: batch entries {} and {} have different offsets; {} for one position of all",
-               name, parts[0].batch.begin, parts[1].batch.begin, what);
+    base::fail("{}: batch entries {} and {} have different offsets; {} for one offset of all", name,
+               parts[0].batch.begin, parts[1].batch.begin, what);
   }
   return parts.front();
 }

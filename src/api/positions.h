@@ -27,9 +27,9 @@ struct Part {
 // treadle::Error for offsets that are no positions.
 std::vector<Part> parts_of(std::string_view name, const Call& call, const backend::Sizes& sizes);
 
-// The same for what can be done at one place only: `what` is that, as in "a layout is".
-Part only_part(std::string_view name, const Call& call, const backend::Sizes& sizes,
-               std::string_view what);
+// The part that is all of them; throws if there are several. `what` begins the end of the message,
+// as in "a layout is".
+const Part& only_part(std::string_view name, const std::vector<Part>& parts, std::string_view what);
 
 // Throws if the call has offsets: `what` counts rows.
 void refuse_offsets(std::string_view name, const Call& call, std::string_view what);

@@ -22,9 +22,9 @@ using layout::Range;
 
 Tensor tensor_like(const View& view) { return {view.dtype(), view.shape()}; }
 
-std::optional<ConstView> rows_of(const std::optional<ConstView>& view, Range batch, Range rows) {
-  if (!view) return std::nullopt;
-  return api::rows_of(*view, batch, rows);
+template <class Void>
+BasicView<Void> queries_of(const BasicView<Void>& all, const Part& part) {
+  return rows_of(all, part.batch, part.query_rows);
 }
 
 // What all requests of a call share.
@@ -47,8 +47,7 @@ struct Runner {
         bound(memory),
         parts(parts_of(of, what, all)) {
     if (call.layout.empty()) return;
-    check_layout(name, compiled.mask, only_part(name, call, sizes, "a layout is").sizes,
-                 call.layout);
+    check_layout(name, compiled.mask, only_part(name, parts, "a layout is").sizes, call.layout);
   }
 
   [[nodiscard]] bool is_whole() const { return parts.front().is_whole(sizes); }
@@ -66,10 +65,12 @@ struct Runner {
   [[nodiscard]] Range key_batch(const Part& part) const {
     return sizes.key_batch == 1 ? Range(1) : part.batch;
   }
+  template <class Void>
+  [[nodiscard]] BasicView<Void> keys_of(const BasicView<Void>& all, const Part& part) const {
+    return rows_of(all, key_batch(part), part.key_rows);
+  }
   [[nodiscard]] Inputs inputs(const Part& part, const Inputs& all) const {
-    return {api::rows_of(all.q, part.batch, part.query_rows),
-            api::rows_of(all.k, key_batch(part), part.key_rows),
-            api::rows_of(all.v, key_batch(part), part.key_rows)};
+    return {queries_of(all.q, part), keys_of(all.k, part), keys_of(all.v, part)};
   }
 };
 
@@ -90,13 +91,10 @@ void forward_parts(const Runner& runner, const ForwardViews& results, const Inpu
   if (results.lse) fill_unseen(lse.emplace(tensor_like(*results.lse)), runner.sinks);
   if (results.max) fill_unseen(max.emplace(tensor_like(*results.max)), {});
   for (const Part& part : runner.parts) {
-    const auto rows = [&](std::optional<Tensor>& of) -> std::optional<View> {
-      if (!of) return std::nullopt;
-      return api::rows_of(of->view(), part.batch, part.query_rows);
-    };
     const Inputs own = runner.inputs(part, inputs);
-    const ForwardViews views{api::rows_of(out.view(), part.batch, part.query_rows), rows(lse),
-                             rows(max)};
+    ForwardViews views{queries_of(out.view(), part), std::nullopt, std::nullopt};
+    if (lse) views.lse = queries_of(lse->view(), part);
+    if (max) views.max = queries_of(max->view(), part);
     runner.compiled.backend->forward({runner.request(part, own), views});
   }
   const ConstView done = out;
@@ -148,33 +146,27 @@ void backward_parts(const Runner& runner, const BackwardViews& results, const Sa
   }
   for (const Part& part : runner.parts) {
     if (part.sizes.queries.empty() || part.sizes.keys.empty()) continue;
-    const auto queries = [&](const auto& view) {
-      return rows_of(view, part.batch, part.query_rows);
-    };
-    const auto keys = [&](Tensor& of) {
-      return api::rows_of(of.view(), runner.key_batch(part), part.key_rows);
-    };
     const Inputs own = runner.inputs(part, inputs);
-    const Saved own_saved{api::rows_of(saved.out, part.batch, part.query_rows),
-                          api::rows_of(saved.lse, part.batch, part.query_rows)};
-    BackwardViews views{
-        api::rows_of(dq.view(), part.batch, part.query_rows), keys(dk), keys(dv), {}, std::nullopt};
+    const Saved own_saved{queries_of(saved.out, part), queries_of(saved.lse, part)};
+    const ConstView dout = queries_of(given.dout, part);
+    std::optional<ConstView> dlse;
+    if (given.dlse) dlse = queries_of(*given.dlse, part);
+    const View all_dk = runner.keys_of(dk.view(), part), all_dv = runner.keys_of(dv.view(), part);
+    BackwardViews views{queries_of(dq.view(), part), all_dk, all_dv, {}, std::nullopt};
     Tensor part_dk, part_dv;
     if (shared) {
-      views.dk = part_dk = tensor_like(views.dk);
-      views.dv = part_dv = tensor_like(views.dv);
+      views.dk = part_dk = tensor_like(all_dk);
+      views.dv = part_dv = tensor_like(all_dv);
     }
     std::vector<Tensor> part_captured;
     for (std::size_t i = 0; i < captured.size(); ++i) {
       part_captured.emplace_back(DType::f64, captured[i].shape());
       views.captures.push_back({results.captures[i].name, part_captured.back().view()});
     }
-    const ConstView dout = api::rows_of(given.dout, part.batch, part.query_rows);
-    const std::optional<ConstView> dlse = queries(given.dlse);
     runner.compiled.backend->backward({runner.request(part, own), own_saved, dout, dlse, views});
     if (shared) {
-      add(keys(dk), part_dk);
-      add(keys(dv), part_dv);
+      add(all_dk, part_dk);
+      add(all_dv, part_dv);
     }
     for (std::size_t i = 0; i < captured.size(); ++i) add(captured[i].view(), part_captured[i]);
   }
