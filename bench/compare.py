@@ -1,4 +1,4 @@
-"""Treadle beside torch SDPA, compiled FlexAttention, ONNX Runtime and OpenVINO, on this machine, in one run.
+"""Treadle beside torch SDPA, compiled FlexAttention, ONNX Runtime, OpenVINO and vLLM, on this machine, in one run.
 
     ./dev bench --compare                 everything that is installed
     python bench/compare.py --case causal --out build/compare

@@ -1,5 +1,7 @@
 // Call::q_offsets and Call::kv_offsets: rows at any position of their sequences have the bits that they
 // have in the whole sequence, and batch entries at different positions those of calls of their own.
+#include "api/positions.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,16 +23,7 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 // Entry b, rows begin .. end of a tensor, as a tensor of their own.
 Tensor rows(const Tensor& from, std::int64_t b, std::int64_t begin, std::int64_t end) {
-  Dims shape = from.shape();
-  shape[0] = 1;
-  shape[2] = end - begin;
-  const ConstView view = from;
-  const auto* data = static_cast<const std::byte*>(view.data()) +
-                     (b * view.stride(0) + begin * view.stride(2)) *
-                         static_cast<std::int64_t>(size_of(from.dtype()));
-  Tensor copy(from.dtype(), shape);
-  base::copy(copy.view(), ConstView(data, from.dtype(), shape, view.strides()));
-  return copy;
+  return base::convert(api::rows_of(ConstView(from), {b, b + 1}, {begin, end}), from.dtype());
 }
 
 struct Sequence {
@@ -59,26 +52,37 @@ void expect_rows(const Forward& seen, const Forward& whole, std::int64_t b, std:
   EXPECT_TRUE(same_bits(seen.max, rows(whole.max, b, begin, end)));
 }
 
+// A mask of two terms, and a score mod that reads a table.
+Options united(const Tensor& bias) {
+  Options options;
+  options.score_mod = parse("score + bias[kv] - 0.01 * bias[q]", {{"bias", bias}});
+  options.mask = parse("kv <= q && (q - kv < 64 || (q - kv) % 64 == 0)");
+  return options;
+}
+
 TEST(Positions, StepsHaveTheBitsOfTheWhole) {
-  for (const DType type : {DType::f32, DType::bf16}) {
-    const Sequence all(1, 1, 1500, type);
-    const Attention attention = compile(positioned());
-    const Forward whole = attention.forward({all.q, all.k, all.v}, all_rows);
-    for (const auto& [past, count] : {std::pair<std::int64_t, std::int64_t>{0, 1},
-                                      {5, 1},
-                                      {1023, 1},
-                                      {1024, 4},
-                                      {1499, 1},
-                                      {1300, 16},
-                                      {1000, 150},
-                                      {1025, 300}}) {
-      SCOPED_TRACE(past);
-      Call call = all_rows;
-      call.q_offsets = {past};
-      const std::int64_t end = past + count;
-      const Tensor q = rows(all.q, 0, past, end), k = rows(all.k, 0, 0, end),
-                   v = rows(all.v, 0, 0, end);
-      expect_rows(attention.forward({q, k, v}, call), whole, 0, past, end);
+  const Tensor bias = random_tensor(11, DType::f32, {1500});
+  for (const Options& options : {positioned(), united(bias)}) {
+    for (const DType type : {DType::f32, DType::bf16}) {
+      const Sequence all(1, 1, 1500, type);
+      const Attention attention = compile(options);
+      const Forward whole = attention.forward({all.q, all.k, all.v}, all_rows);
+      for (const auto& [past, count] : {std::pair<std::int64_t, std::int64_t>{0, 1},
+                                        {5, 1},
+                                        {1023, 1},
+                                        {1024, 4},
+                                        {1499, 1},
+                                        {1300, 16},
+                                        {1000, 150},
+                                        {1025, 300}}) {
+        SCOPED_TRACE(past);
+        Call call = all_rows;
+        call.q_offsets = {past};
+        const std::int64_t end = past + count;
+        const Tensor q = rows(all.q, 0, past, end), k = rows(all.k, 0, 0, end),
+                     v = rows(all.v, 0, 0, end);
+        expect_rows(attention.forward({q, k, v}, call), whole, 0, past, end);
+      }
     }
   }
 }
@@ -266,6 +270,24 @@ TEST_P(PositionsBackward, AddUpOverEntries) {
 
 INSTANTIATE_TEST_SUITE_P(Keys, PositionsBackward, testing::Values(1, 3));
 
+// Borders of sums count from position 0, so only the order of additions may differ.
+TEST(Positions, BackwardFarFromTheStart) {
+  const Sequence all(1, 1, 200);
+  const Tensor dout = random_tensor(9, DType::f32, all.q.shape());
+  const Attention causal = compile({.mask = parse("kv <= q && q - kv < 150")});
+  const auto gradients = [&](std::int64_t q, std::int64_t kv) {
+    Call call{.lse = true};
+    call.q_offsets = {q};
+    call.kv_offsets = {kv};
+    const Forward y = causal.forward({all.q, all.k, all.v}, call);
+    return causal.backward({all.q, all.k, all.v}, {y.out, y.lse}, dout, {}, call);
+  };
+  const Backward near = gradients(100, 0), far = gradients(1000000, 999900);
+  EXPECT_LT(test::largest_difference(near.dq, far.dq), 1e-5);
+  EXPECT_LT(test::largest_difference(near.dk, far.dk), 1e-5);
+  EXPECT_LT(test::largest_difference(near.dv, far.dv), 1e-5);
+}
+
 TEST(Positions, SharedKeysInSixteenBitsRoundOnce) {
   const Tensor q = random_tensor(1, DType::bf16, {2, 2, 40, 8}),
                k = random_tensor(2, DType::bf16, {1, 2, 80, 8}),
@@ -298,13 +320,12 @@ TEST(Positions, LayoutsAreForTheirPositions) {
                "forward: the layout is for queries from position 500 and keys from 300, the call's "
                "begin at 500 and 299; they must be equal");
   with_layout.kv_offsets = {300, 301};
-  EXPECT_ERROR(
-      attention.forward(inputs, with_layout),
-      "forward: batch entries 0 and 1 have different offsets; a layout is for one position "
-      "of all");
+  EXPECT_ERROR(attention.forward(inputs, with_layout),
+               "forward: batch entries 0 and 1 have different offsets; a layout is for one offset "
+               "of all");
   EXPECT_ERROR(
       (void)attention.layout(inputs, with_layout),
-      "layout: batch entries 0 and 1 have different offsets; a layout is for one position of "
+      "layout: batch entries 0 and 1 have different offsets; a layout is for one offset of "
       "all");
 }
 
@@ -320,11 +341,11 @@ TEST(Positions, BadOffsetsAreRefused) {
       "forward: there are 2 q_offsets, the batch is 3; there must be one for each entry, or "
       "one for all");
   EXPECT_ERROR(attention.forward(inputs, with({}, {0, 0, 2147483647})),
-               "forward: kv_offsets holds 2147483647, there are 20 rows; positions are at most "
-               "2147483647");
+               "forward: kv_offsets holds 2147483647, there are 20 rows; positions are between "
+               "-2147483647 and 2147483647");
   EXPECT_ERROR(attention.forward(inputs, with({-2147483648LL}, {})),
-               "forward: q_offsets holds -2147483648, there are 20 rows; positions are at most "
-               "2147483647");
+               "forward: q_offsets holds -2147483648, there are 20 rows; positions are between "
+               "-2147483647 and 2147483647");
   EXPECT_NO_THROW((void)attention.forward(inputs, with({2147483627}, {2147483000})));
   EXPECT_NO_THROW((void)attention.forward(inputs, with({-2147483647}, {-5})));
   EXPECT_ERROR(attention.block_lists({}, inputs, with({5}, {})),

@@ -50,7 +50,7 @@ def test_other_lengths(score_mod, mask_mod, compiles):
 
 
 def test_other_batches_and_unequal_lengths(compiles):
-    for length in (64, 128):
+    for length in (50, 64, 80, 128):
         step(length, mods.alibi, mods.causal_mask)
     compiles()
     for batch, length, keys in ((1, 64, 64), (3, 50, 80), (5, 80, 50)):

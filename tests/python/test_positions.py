@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import torch._dynamo.testing
 
 import treadle
 from treadle.torch import AuxRequest, BlockMask, create_block_mask, flex_attention
@@ -82,13 +83,15 @@ def test_compiled(backend):
     def step(q, k, v, sinks, past: int):
         return flex_attention(q, k, v, biased, window, sinks=sinks, q_offset=past).sum() + 0
 
-    compiled = torch.compile(step, backend=backend, fullgraph=True, dynamic=True)
+    graphs = torch._dynamo.testing.CompileCounterWithBackend(backend)
+    compiled = torch.compile(step, backend=graphs, fullgraph=True, dynamic=True)
     for past in (100, 101, 250):
         seen = compiled(q[:, :, past : past + 1], k, v, sinks, past)
         expected = step(q[:, :, past : past + 1], k, v, sinks, past)
         assert torch.equal(seen, expected)
         a, b = (torch.autograd.grad(x, sinks)[0] for x in (seen, expected))
         assert torch.equal(a, b)
+    assert graphs.frame_count == 1
 
 
 def test_sinks_have_the_gradients_of_a_key_without_value():
