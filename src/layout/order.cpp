@@ -85,6 +85,14 @@ void Tiles::add_line(std::int64_t low, std::int64_t count, std::int64_t step) {
   }
 }
 
+std::int64_t Tiles::alike_end(std::int64_t tile) const {
+  if (order_.kind != Order::Kind::residue) return count();
+  const auto residue = [&](std::int64_t t) { return axis(t).low % order_.modulus; };
+  std::int64_t end = tile + 1;
+  while (end < count() && residue(end) == residue(tile)) ++end;
+  return end;
+}
+
 std::optional<passes::Axis> Tiles::joined(std::int64_t first, std::int64_t last) const {
   const passes::Axis& a = axis(first);
   const passes::Axis& z = axis(last);

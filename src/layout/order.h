@@ -65,6 +65,9 @@ class Tiles {
     return a.low + i % a.count * a.step + i / a.count * a.outer_step;
   }
 
+  // Where tiles end that may look at the same keys as this one: those of a residue class, or all.
+  [[nodiscard]] std::int64_t alike_end(std::int64_t tile) const;
+
   // The queries of neighbouring tiles first .. last as one axis, if they are one.
   [[nodiscard]] std::optional<passes::Axis> joined(std::int64_t first, std::int64_t last) const;
 

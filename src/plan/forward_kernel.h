@@ -8,6 +8,9 @@
 // layouts, strides, types of tensors or threads: that is run's.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "base/hash.h"
 #include "ir/graph.h"
 #include "plan/mod_facts.h"
@@ -16,6 +19,15 @@
 #include "plan/tile_plan.h"
 
 namespace treadle::plan {
+
+// Memory that a kernel brings into the second cache while it multiplies, because later tasks need
+// it: pieces of fetch_bytes, by their addresses. At `end` lies one more address, which is asked for
+// when no other is left.
+struct FetchList {
+  const std::byte* const* next = nullptr;
+  const std::byte* const* end = nullptr;
+};
+inline constexpr std::int64_t fetch_bytes = 256;
 
 struct ForwardKernelArgs {
   TileArgs tile;
@@ -29,6 +41,8 @@ struct ForwardKernelArgs {
   // Kernels of sparse plans know of chunks, unless they are exact_nonfinite.
   const std::int32_t* chunk_ends = nullptr;
   std::int64_t chunks = 0;
+  // Kernels that know of chunks take from it. What is missing in the cache is only slower.
+  FetchList* fetch = nullptr;
 };
 
 struct ForwardKernelSpec {

@@ -46,6 +46,26 @@ std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
   return (layout.tiles().height() + most_queries - 1) / most_queries;
 }
 
+// Threads take tasks in turn. Of those that cost the same, each shall have neighbours, whose rows share
+// lines of the cache and pages; neighbours on different threads would fight for them.
+void keep_neighbours_together(std::vector<Task>& tasks, std::int64_t threads) {
+  const std::vector<Task> sorted = tasks;
+  for (std::size_t begin = 0; begin < sorted.size();) {
+    const auto differs = [&](const Task& task) { return task.cost != sorted[begin].cost; };
+    const auto first = sorted.begin() + static_cast<std::ptrdiff_t>(begin);
+    const std::int64_t count = std::find_if(first, sorted.end(), differs) - first;
+    std::int64_t taken = 0;
+    for (std::int64_t turn = 0; taken < count; ++turn) {
+      for (std::int64_t thread = 0; thread < threads; ++thread) {
+        const std::int64_t at = count * thread / threads + turn;
+        if (at >= count * (thread + 1) / threads) continue;
+        tasks[begin + static_cast<std::size_t>(taken++)] = first[at];
+      }
+    }
+    begin += static_cast<std::size_t>(count);
+  }
+}
+
 }  // namespace
 
 Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_t most_queries,
@@ -81,10 +101,13 @@ Schedule schedule(std::span<const layout::Layout* const> layouts, const Schedule
   double total = 0;
   for (std::int64_t b = 0; b < extent.batch; ++b) {
     for (std::int64_t key_head = 0; key_head < options.key_heads; ++key_head) {
-      const std::int64_t entries = group * tile_count * parts_of(layout, options.most_queries);
-      for (std::int64_t first = 0; first < entries; first += options.tiles_per_group) {
+      const std::int64_t entries_per_tile = group * parts_of(layout, options.most_queries);
+      std::int64_t alike_end = 0;
+      for (std::int64_t first = 0; first < entries_per_tile * tile_count;) {
+        if (first >= alike_end)
+          alike_end = entries_per_tile * layout.tiles().alike_end(first / entries_per_tile);
         Task task{.b = b, .key_head = key_head, .first = first};
-        task.count = std::min<std::int64_t>(options.tiles_per_group, entries - first);
+        task.count = std::min<std::int64_t>(options.tiles_per_group, alike_end - first);
         std::int64_t begin = extent.keys.end;
         std::int64_t end = 0;
         for (std::int64_t e = first; e < first + task.count; ++e) {
@@ -98,6 +121,7 @@ Schedule schedule(std::span<const layout::Layout* const> layouts, const Schedule
             end = std::max(end, tile.end);
           }
         }
+        first += task.count;
         task.chunks = chunks_of({begin, end});
         total += task.cost;
         result.tasks.push_back(task);
@@ -141,6 +165,7 @@ Schedule schedule(std::span<const layout::Layout* const> layouts, const Schedule
       };
       return place(a) < place(b);
     });
+    keep_neighbours_together(result.tasks, options.threads);
   }
   return result;
 }

@@ -87,7 +87,7 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
   if (target.registers < 32) weights.weight = {24, 37, 48};
   if (target.half_wide) {
     weights.weight = {16.5, 33, 49};
-    weights.per_tile = 14;
+    weights.per_tile = 5;
     weights.per_piece = 0.05;
   }
   return weights;

@@ -72,9 +72,13 @@ std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const Forwa
   // From here on nothing is allocated: results are written.
   for (const auto& shared : all) {
     const std::vector<plan::Task>& tasks = shared->pass.schedule.tasks;
-    base::parallel_for(workers, static_cast<std::int64_t>(tasks.size()), [&](std::int64_t i) {
+    const auto count = static_cast<std::int64_t>(tasks.size());
+    const auto task = [&](std::int64_t i) { return tasks.data() + i; };
+    base::parallel_for(workers, count, [&](std::int64_t i) {
       const Scratch::Lease workspace = share.lend();
-      run_task(*shared, tasks[static_cast<std::size_t>(i)], *workspace);
+      // Threads begin tasks in turn, as long as those take equally long.
+      const std::int64_t next = i + workers.threads();
+      run_task(*shared, *task(i), next < count ? task(next) : nullptr, *workspace);
     });
     if (const auto poisoned = shared->poisoned.found()) return poisoned;
   }

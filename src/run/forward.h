@@ -1,6 +1,7 @@
 // Forward: passes over the queries, one after the other, each on all threads.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -38,6 +39,8 @@ struct ForwardPass {
     const ForwardKernels& kernels;
     const layout::Layout& layout;
     std::vector<std::int64_t> mask_captures;
+    // Keys were listed by the caller: what runs call full is visible whatever the mask says.
+    bool listed = false;
   };
   std::vector<Term> terms;
   plan::Schedule schedule;  // of their layouts; without cuts if there are several terms or passes
@@ -46,6 +49,12 @@ struct ForwardPass {
   [[nodiscard]] const layout::Layout& layout() const { return terms.front().layout; }
   [[nodiscard]] const ForwardKernels& kernels() const { return terms.front().kernels; }
   [[nodiscard]] const ForwardKernels::OfTile& widest() const { return kernels().widest(); }
+
+  // Whether kernels of some term fetch rows ahead.
+  [[nodiscard]] bool is_sparse() const {
+    return std::ranges::any_of(terms,
+                               [](const Term& term) { return term.kernels.widest().plan.sparse; });
+  }
 
   [[nodiscard]] std::vector<const layout::Layout*> layouts() const {
     std::vector<const layout::Layout*> all;

@@ -13,9 +13,10 @@ struct Seen {
   std::int64_t begin = 0, end = 0;  // from the first to the last of them
   std::int64_t full = 0, partial = 0;
 
-  // One kernel call does it: in full runs the mask is not asked, which for listed keys might say no.
-  [[nodiscard]] bool is_even() const {
-    return (full == 0 || partial == 0) && full + partial == end - begin;
+  // One kernel call does it. Where some keys are full and others are not, the mask is asked about all
+  // of them, which for listed keys might say no where the list says yes.
+  [[nodiscard]] bool is_even(bool listed) const {
+    return full + partial == end - begin && (!listed || full == 0 || partial == 0);
   }
   [[nodiscard]] bool is_empty() const { return full + partial == 0; }
 };
@@ -94,7 +95,8 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
                                         .maximum = state.maximum,
                                         .weight = state.weight,
                                         .chunk_ends = room_.chunk_ends,
-                                        .chunks = chunks});
+                                        .chunks = chunks,
+                                        .fetch = room_.ahead.list()});
   shared_.poisoned.note(poisoned_, {task_.b, tile.entry.head, tile.entry.tile, term_number_});
 }
 
@@ -129,7 +131,7 @@ std::span<const typename ForwardKeys<F>::ChunkPlaces> ForwardKeys<F>::find_chunk
 }
 
 // A tile against the current block, chunk by chunk. A sparse tile sees few keys of each: those that
-// are all in the block, and all full or all partial, are one call for as many chunks as there are.
+// are all in the block, one after the other, are one call for as many chunks as there are.
 template <class F>
 void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts,
                                bool exact) {
@@ -139,7 +141,7 @@ void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces
   for (const ChunkPlaces& part : parts) {
     const Seen seen = seen_of(runs, part.places);
     if (seen.is_empty() && !tile.chunk_begun) continue;
-    if (sums_chunks && part.ends && !tile.chunk_begun && seen.is_even()) {
+    if (sums_chunks && part.ends && !tile.chunk_begun && seen.is_even(term_->listed)) {
       const bool full = seen.partial == 0;
       if (whole.places.full != full || whole.places.end != seen.begin) run_whole(tile, whole);
       if (whole.chunks == 0) whole.places = {seen.begin, seen.end, full};
@@ -177,19 +179,6 @@ void ForwardKeys<F>::run_part(ForwardTile<F>& tile, layout::Range places,
   }
 }
 
-// Of the tiles from `first` on, those that may look at the same keys.
-template <class F>
-std::size_t ForwardKeys<F>::count_alike(std::size_t first) const {
-  if (order().kind != layout::Order::Kind::residue) return tiles_.size() - first;
-  // Tiles of other residue classes do not.
-  const auto residue = [&](const ForwardTile<F>& tile) {
-    return term_->layout.tiles().axis(tile.entry.tile).low % order().modulus;
-  };
-  std::size_t end = first + 1;
-  while (end < tiles_.size() && residue(tiles_[end]) == residue(tiles_[first])) ++end;
-  return end - first;
-}
-
 // All of the task's chunks, some at a time, so that lists of keys stay short.
 template <class F>
 void ForwardKeys<F>::run() {
@@ -199,17 +188,13 @@ void ForwardKeys<F>::run() {
     some.end = std::min(some.begin + plan::chunks_at_once, task_.chunks.end);
     if (cuts_.are_kept()) save_nothing(some);
     const layout::Range keys = plan::keys_of_chunks(some);
-    for (std::size_t first = 0; first < tiles_.size();) {
-      const std::span<ForwardTile<F>> tiles = tiles_.subspan(first, count_alike(first));
-      first += tiles.size();
-      if (blocks_.start(tiles, keys, most)) {
-        run_blocks(tiles, false);
-        continue;
-      }
-      for (ForwardTile<F>& tile : tiles) {
-        blocks_.start(tile.runs, keys);
-        run_blocks({&tile, 1}, false);
-      }
+    if (blocks_.start(tiles_, keys, most)) {
+      run_blocks(tiles_, false);
+      continue;
+    }
+    for (ForwardTile<F>& tile : tiles_) {
+      blocks_.start(tile.runs, keys);
+      run_blocks({&tile, 1}, false);
     }
   }
 }

@@ -47,7 +47,6 @@ class ForwardKeys {
   };
 
   [[nodiscard]] const layout::Order& order() const { return term_->layout.tiles().order(); }
-  [[nodiscard]] std::size_t count_alike(std::size_t first) const;
   void save_nothing(layout::Range chunks);
   void run_blocks(std::span<ForwardTile<F>> tiles, bool exact);
   std::span<const ChunkPlaces> find_chunks();

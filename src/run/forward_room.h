@@ -9,6 +9,7 @@
 
 #include "plan/mod_plan.h"
 #include "plan/schedule.h"
+#include "run/fetch_ahead.h"
 #include "run/forward_kernels.h"
 #include "run/key_blocks.h"
 #include "run/queries.h"
@@ -62,6 +63,7 @@ struct ForwardRoom {
   std::int32_t* chunk_ends = nullptr;  // [key_block]
   std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
+  FetchAhead ahead;  // for kernels of sparse plans
 
   // `joins`: there are several passes or terms.
   void carve(Carver& carver, std::span<ForwardTile<F>> tiles, const plan::ModScratch& mods,
@@ -83,6 +85,7 @@ struct ForwardRoom {
     block = KeyBlocks<F>::Room::carve(carver, plan);
     factors = carver.take<F>(width);
     rows = carver.take<F>(width * std::max(plan.dim, plan.value_dim));
+    ahead = FetchAhead::carve(carver);
   }
 };
 

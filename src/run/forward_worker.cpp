@@ -31,7 +31,8 @@ namespace {
 template <class F>
 class ForwardWorker {
  public:
-  ForwardWorker(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
+  ForwardWorker(ForwardShared& shared, const plan::Task& task, const plan::Task* next,
+                Workspace& workspace);
 
   void run();
 
@@ -50,7 +51,8 @@ class ForwardWorker {
 };
 
 template <class F>
-ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, Workspace& workspace)
+ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task,
+                                const plan::Task* next, Workspace& workspace)
     : shared_(shared),
       problem_(shared.problem),
       task_(task),
@@ -75,6 +77,7 @@ ForwardWorker<F>::ForwardWorker(ForwardShared& shared, const plan::Task& task, W
   tiles_ = {tiles, count};
   room_.carve(carver, tiles_, shared.mods, shared.joins());
   workspace.check(carver);
+  if (shared.pass.is_sparse()) room_.ahead.look_at(shared, next);
   keys_.use(room_, tiles_);
 }
 
@@ -207,11 +210,12 @@ WorkspaceNeed workspace_need(const ForwardShared& shared) {
           .block = static_cast<std::size_t>(widest.plan.key_block)};
 }
 
-void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace) {
+void run_task(ForwardShared& shared, const plan::Task& task, const plan::Task* next,
+              Workspace& workspace) {
   if (shared.pass.kernels().compute == DType::f64) {
-    ForwardWorker<double>(shared, task, workspace).run();
+    ForwardWorker<double>(shared, task, next, workspace).run();
   } else {
-    ForwardWorker<float>(shared, task, workspace).run();
+    ForwardWorker<float>(shared, task, next, workspace).run();
   }
 }
 

@@ -62,6 +62,8 @@ WorkspaceNeed workspace_need(const ForwardShared& shared);
 std::size_t state_bytes(const plan::TilePlan& plan);
 std::size_t row_state_bytes(const ForwardShared& shared);
 
-void run_task(ForwardShared& shared, const plan::Task& task, Workspace& workspace);
+// `next` is the task that this thread will probably have after it, if there is one.
+void run_task(ForwardShared& shared, const plan::Task& task, const plan::Task* next,
+              Workspace& workspace);
 
 }  // namespace treadle::run

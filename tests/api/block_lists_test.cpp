@@ -68,6 +68,15 @@ TEST(BlockListsIn, FullBlocksSkipTheMask) {
   }
 }
 
+// A chunk of a long sequence then has full blocks, which the mask may hide, beside others.
+TEST(BlockListsIn, FullBlocksSkipTheMaskAmongManyKeys) {
+  for (const std::int64_t key_block : {4, 16, 100}) {
+    const ListedCase c(21, {.keys = 2500, .query_block = 16, .key_block = key_block});
+    const Lists lists(c);
+    c.expect_equivalent(c.attention().layout(lists.views(), c.inputs()), &lists.full);
+  }
+}
+
 TEST(BlockListsIn, HoldWhereBackwardMeetsNan) {
   ListedCase c(21, {.counts = false});
   const Lists lists(c);

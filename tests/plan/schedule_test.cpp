@@ -29,7 +29,10 @@ Problem random_problem(Random& random) {
                               .heads = key_heads * random_int(random, 1, 3),
                               .queries = random_int(random, 0, 120),
                               .keys = random_int(random, 0, random() % 8 == 0 ? 300'000 : 9000)};
-  const Tiles tiles({}, extent.queries, random_int(random, 1, 60));
+  layout::Order order;
+  if (random() % 2 == 0)
+    order = {.kind = layout::Order::Kind::residue, .modulus = random_int(random, 2, 40)};
+  const Tiles tiles(order, extent.queries, random_int(random, 1, 60));
   const bool per_batch = random() % 2 == 0;
   const bool per_head = random() % 2 == 0;
   std::vector<std::vector<layout::Run>> lists;
@@ -139,6 +142,39 @@ TEST(Schedules, PiecesOfACutAreItsChunksInOrder) {
     }
   });
   EXPECT_GT(cuts, 0);
+}
+
+// Tiles of different residue classes share no keys.
+TEST(Schedules, TasksHaveTilesOfOneClass) {
+  for_random_problems(200, [](const Problem& problem, const Schedule& made) {
+    const Tiles& tiles = problem.layout.tiles();
+    for (const Task& task : made.tasks) {
+      const auto tile_of = [&](std::int64_t e) {
+        return entry_of(problem.layout, problem.options.key_heads, problem.options.most_queries,
+                        task.key_head, e)
+            .tile;
+      };
+      EXPECT_LT(tile_of(task.first + task.count - 1), tiles.alike_end(tile_of(task.first)));
+      if (tiles.order().kind != layout::Order::Kind::residue) continue;
+      for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
+        EXPECT_EQ(tiles.query(tile_of(e), 0) % tiles.order().modulus,
+                  tiles.query(tile_of(task.first), 0) % tiles.order().modulus);
+      }
+    }
+  });
+}
+
+// Eight tasks that cost the same, on two threads that take them in turn: 0 4 1 5 2 6 3 7.
+TEST(Schedules, AThreadHasNeighbours) {
+  const layout::Extent extent{.batch = 1, .heads = 1, .queries = 64, .keys = 64};
+  const Tiles tiles({}, extent.queries, 8);
+  const Layout layout(extent, tiles, false, false,
+                      std::vector<std::vector<layout::Run>>(8, {layout::Run(0, 64, true)}));
+  const Schedule made =
+      schedule(layout, {.most_queries = 8, .tiles_per_group = 1, .threads = 2, .weights = {}});
+  std::vector<std::int64_t> order;
+  for (const Task& task : made.tasks) order.push_back(task.first);
+  EXPECT_EQ(order, (std::vector<std::int64_t>{0, 4, 1, 5, 2, 6, 3, 7}));
 }
 
 TEST(Schedules, LongestFirst) {

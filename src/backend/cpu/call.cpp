@@ -63,7 +63,8 @@ void Cpu::forward(const ForwardRequest& call) const {
     if (passes.empty() ||
         !layout::share_a_pass(passes.back().layout().tiles(), term.layout.tiles()))
       passes.emplace_back();
-    passes.back().terms.push_back({*kernels.back(), term.layout, mask_captures(call, kind)});
+    passes.back().terms.push_back(
+        {*kernels.back(), term.layout, mask_captures(call, kind), held.listed.has_value()});
   }
   compile(missing, call.workers);
   const ForwardMemory memory(call, forms_, checked);

@@ -9,6 +9,7 @@
 #include <cstddef>
 
 #include "emit/llvm/convert.h"
+#include "emit/llvm/fetch.h"
 #include "emit/llvm/transpose_vectors.h"
 
 namespace treadle::emit::llvm {
@@ -87,14 +88,10 @@ Value* DecodeProducts::stored(Value* row, DType type, Value* at, bool vector) {
 }
 
 // Asks for the same elements of a row of the next block, which mostly follows this one; no memory
-// need be there. Into the second cache: the first has room for few requests under way.
+// need be there.
 void DecodeProducts::fetch_next(Value* row, Value* stride, DType type, Value* at) {
   Value* next = build_.CreateGEP(build_.getInt8Ty(), row, build_.CreateMul(count_, stride));
-  constexpr std::uint32_t reading = 0, second_cache = 2, data = 1;
-  build_.CreateIntrinsic(
-      ::llvm::Intrinsic::prefetch, {build_.getPtrTy()},
-      {build_.CreateGEP(stored_type(build_, type), next, at), build_.getInt32(reading),
-       build_.getInt32(second_cache), build_.getInt32(data)});
+  prefetch(build_, build_.CreateGEP(stored_type(build_, type), next, at));
 }
 
 void DecodeProducts::for_groups(const std::function<void(Value*)>& body) {

@@ -24,9 +24,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "emit/llvm/exp2.h"
+#include "emit/llvm/fetch.h"
 #include "emit/llvm/kernel_function.h"
 #include "emit/llvm/products.h"
 #include "emit/llvm/scale.h"
@@ -67,6 +69,11 @@ class ForwardEmitter {
   bool has_mods() const { return spec_.masked || spec_.score.kind != plan::ScoreForm::Kind::plain; }
   // Whether there is code for the keys of several chunks.
   bool sums_chunks() const { return plan_.sparse && !spec_.exact_nonfinite; }
+  // What products do besides multiplying.
+  std::function<void()> meanwhile() {
+    if (!fetcher_) return {};
+    return [this] { fetcher_->fetch(); };
+  }
   bool marks_hidden() const { return spec_.masked && spec_.exact_nonfinite; }
   ::llvm::VectorType* bits() {
     return build_.vector(build_.getIntNTy(build_.real()->getScalarSizeInBits()));
@@ -88,6 +95,7 @@ class ForwardEmitter {
   Value* scores_;
   Value* apart_;     // whether the keys are those of whole chunks, which are summed on their own
   Value* only_end_;  // the address of an i32: where all keys end
+  std::optional<Fetcher> fetcher_;
   Values block_maximum_;  // addresses, by vector: the maximum over this block's keys
 };
 
@@ -103,6 +111,7 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
                  : build_.getFalse()) {
   only_end_ = build_.CreateAlloca(build_.getInt32Ty());
   build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
+  if (sums_chunks()) fetcher_.emplace(build_, kernel_.args()[&ForwardKernelArgs::fetch]);
   for (int v = 0; v < plan_.vectors; ++v) {
     block_maximum_.push_back(build_.CreateAlloca(build_.reals()));
     tile_.store(build_.numbers(-infinity), block_maximum_.back(), 0);
@@ -114,6 +123,7 @@ Module ForwardEmitter::emit() && {
   apply_mods();
   weigh();
   add_values();
+  if (fetcher_) fetcher_->finish();
   return std::move(kernel_).finish();
 }
 
@@ -138,7 +148,12 @@ void ForwardEmitter::multiply_queries() {
   Value* queries = tile_.args()[&TileArgs::queries];
   Value* keys = tile_.args()[&TileArgs::keys];
   multiply(build_, plan_,
-           {.a = keys, .b = queries, .c = scores_, .keys = tile_.count(), .dim = plan_.dim},
+           {.a = keys,
+            .b = queries,
+            .c = scores_,
+            .keys = tile_.count(),
+            .dim = plan_.dim,
+            .meanwhile = meanwhile()},
            epilogue);
 }
 
@@ -275,7 +290,8 @@ void ForwardEmitter::add_values() {
                             .b = scores_,
                             .c = kernel_.args()[&ForwardKernelArgs::sums],
                             .keys = tile_.count(),
-                            .dim = plan_.value_dim};
+                            .dim = plan_.value_dim,
+                            .meanwhile = meanwhile()};
   if (!sums_chunks()) return add(build_, plan_, product, marks_hidden());
   build_.when(build_.CreateNot(apart_), [&] { add(build_, plan_, product, marks_hidden()); });
   build_.when(apart_, [&] {

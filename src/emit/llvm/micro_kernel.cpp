@@ -64,11 +64,18 @@ Values accumulate(Builder& build, const MicroKernel& kernel, Values c) {
     const std::int64_t whole = depth - depth % unroll;
     if (whole > 0) {
       c = build.loop(zero, build.index(whole), unroll, c, [&](Value* k, const Values& now) {
-        return steps(build, kernel, k, unroll, now);
+        if (!kernel.meanwhile) return steps(build, kernel, k, unroll, now);
+        constexpr std::int64_t half = unroll / 2;
+        kernel.meanwhile();
+        Values c_half = steps(build, kernel, k, half, now);
+        kernel.meanwhile();
+        return steps(build, kernel, build.CreateNSWAdd(k, build.index(half)), half,
+                     std::move(c_half));
       });
     }
     return steps(build, kernel, build.index(whole), depth - whole, std::move(c));
   }
+  if (kernel.meanwhile) kernel.meanwhile();
   Value* whole = build.CreateAnd(kernel.depth, build.index(-2));
   c = build.loop(zero, whole, 2, c,
                  [&](Value* k, const Values& now) { return steps(build, kernel, k, 2, now); });

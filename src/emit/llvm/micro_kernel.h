@@ -5,6 +5,8 @@
 // so its bits do not depend on how many rows and vectors are in registers at once.
 #pragma once
 
+#include <functional>
+
 #include "emit/llvm/builder.h"
 
 namespace treadle::emit::llvm {
@@ -19,6 +21,8 @@ struct MicroKernel {
   // Elements of A or lanes of B that hold -0 and add nothing, not even 0 * inf.
   enum class Hidden { none, in_a, in_b };
   Hidden hidden = Hidden::none;
+  // Emits what else is to be done every few steps, if anything.
+  std::function<void()> meanwhile;
 
   // The position of vector v of row r among the values of C.
   [[nodiscard]] std::size_t position(int r, int v) const {

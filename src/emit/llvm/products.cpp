@@ -31,7 +31,8 @@ void multiply_rows(Builder& build, const plan::TilePlan& plan, const TileProduct
                            .a_step = 1,
                            .b = product.b,
                            .b_step = plan.width(),
-                           .depth = build.index(product.dim)};
+                           .depth = build.index(product.dim),
+                           .meanwhile = product.meanwhile};
   const Values zeros(static_cast<std::size_t>(rows * plan.vectors), build.numbers(0));
   const Values c = accumulate(build, kernel, zeros);
   for (int r = 0; r < rows; ++r) {
@@ -62,7 +63,8 @@ void add_rows(Builder& build, const plan::TilePlan& plan, const TileProduct& pro
                            .b = product.b,
                            .b_step = plan.width(),
                            .depth = product.keys,
-                           .hidden = hidden_in(skip_hidden, MicroKernel::Hidden::in_b)};
+                           .hidden = hidden_in(skip_hidden, MicroKernel::Hidden::in_b),
+                           .meanwhile = product.meanwhile};
   c = accumulate(build, kernel, std::move(c));
   for (int r = 0; r < rows; ++r)
     for (int v = 0; v < plan.vectors; ++v) build.store(c[kernel.position(r, v)], address(r, v));
@@ -92,7 +94,8 @@ void add_rows_of_chunks(Builder& build, const plan::TilePlan& plan, const TilePr
                              .a_step = product.dim,
                              .b = scaled(build, product.b, begin, plan.width()),
                              .b_step = plan.width(),
-                             .depth = build.CreateNSWSub(end, begin)};
+                             .depth = build.CreateNSWSub(end, begin),
+                             .meanwhile = product.meanwhile};
     const Values sums = accumulate(build, kernel, Values(so_far.size() - 1, build.numbers(0)));
     Values next{end};
     for (std::size_t n = 0; n < sums.size(); ++n)

@@ -27,6 +27,7 @@ struct TileProduct {
   Value* c = nullptr;     // multiply: [keys][width]; add: [dim][width]
   Value* keys = nullptr;  // how many, i64
   std::int64_t dim = 0;
+  std::function<void()> meanwhile = {};  // emits what else is to be done every few steps
 };
 
 // Sees vector v of every row of C when it is stored, still in a register; some rows come twice. A

@@ -1,0 +1,55 @@
+// FetchAhead: the rows that a thread's next task reads and writes, for the kernels of this task to
+// bring into the cache while they multiply (plan::FetchList).
+//
+//   FetchAhead ahead = FetchAhead::carve(carver);
+//   ahead.look_at(shared, &next);
+//   kernel({..., .fetch = ahead.list()});
+//
+// Rows of a residue class lie far apart, so the hardware does not see them coming, and a task with few
+// keys would wait for memory as long as it multiplies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "plan/forward_kernel.h"
+#include "plan/schedule.h"
+#include "run/forward_worker.h"
+#include "run/scratch.h"
+
+namespace treadle::run {
+
+class FetchAhead {
+ public:
+  // More would push one another out of the cache before they are needed.
+  static constexpr std::int64_t most = 1024;
+
+  FetchAhead() = default;
+  static FetchAhead carve(Carver& carver) {
+    return FetchAhead(carver.take<const std::byte*>(most + 1));
+  }
+
+  // The rows of a task: its queries, results, keys and values. None for null.
+  void look_at(const ForwardShared& shared, const plan::Task* next);
+
+  [[nodiscard]] plan::FetchList* list() { return &list_; }
+  // Addresses of pieces of plan::fetch_bytes, all that there are.
+  [[nodiscard]] std::span<const std::byte* const> pieces() const {
+    return {pieces_, static_cast<std::size_t>(count_)};
+  }
+
+ private:
+  explicit FetchAhead(const std::byte** pieces) : pieces_(pieces) {}
+
+  void add_queries(const ForwardShared& shared, const plan::Task& task);
+  void add_keys(const ForwardShared& shared, const plan::Task& task, const layout::Layout& layout);
+  // False if there is no room for more.
+  bool add(const std::byte* row, std::int64_t bytes);
+
+  const std::byte** pieces_ = nullptr;  // [most + 1]
+  std::int64_t count_ = 0;
+  plan::FetchList list_;
+};
+
+}  // namespace treadle::run
