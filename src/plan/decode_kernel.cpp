@@ -37,10 +37,11 @@ std::int64_t decode_block(const Target& target, DType compute, DType key_type, s
 
 base::Key key(const DecodeKernelSpec& spec) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [target, compute, key_type, value_type, dim, value_dim, key_block, rows, score,
+  const auto& [target, compute, key_type, value_type, key_scales, value_scales, dim, value_dim, key_block, rows, score,
                score_facts, masked, mask, mask_facts, mods] = spec;
   base::Hasher hasher;
   hasher.add("decode").add(hash(target)).add(compute).add(key_type).add(value_type);
+  hasher.add(key_scales).add(value_scales);
   hasher.add(dim).add(value_dim).add(key_block).add(rows.fours).add(rows.rest);
   hasher.add(score.kind).add(masked);
   // What the code does not read does not make it another kernel.

@@ -2,8 +2,8 @@
 //
 //   scores -> score mod -> mask -> running maximum -> powers of two -> weighted sum of values
 //
-// A row is a query of a head; those of all heads of a key head look at the same keys, so keys and
-// values are read once for all of them, in their own type. The rows' states are those of the forward
+// A row is a query of a head of a sequence; those of all heads of a key head look at the same keys,
+// so keys and values are read once for all of them, in their own type and wherever each of them lies. The rows' states are those of the forward
 // kernel (plan/forward_kernel.h) and have the same bits: every sum has the same order.
 #pragma once
 
@@ -19,20 +19,29 @@
 
 namespace treadle::plan {
 
-// Floats are of the spec's compute type unless said otherwise.
-struct DecodeKernelArgs {
-  const void* keys = nullptr;    // count rows of dim elements of key_type
-  std::int64_t key_stride = 0;   // in bytes
+// Where the rows of a vector's worth of keys lie, one after the other; strides are in bytes.
+struct KeyGroup {
+  const void* keys = nullptr;  // rows of dim elements of key_type
+  std::int64_t key_stride = 0;
   const void* values = nullptr;  // of value_dim elements of value_type
   std::int64_t value_stride = 0;
-  const std::int32_t* key_positions = nullptr;  // [whole vectors]: kv of each, ascending; the last
-                                                // one fills the rest
-  std::int64_t count = 0;                       // 1 .. key_block
+};
+
+// Floats are of the spec's compute type unless said otherwise.
+struct DecodeKernelArgs {
+  const KeyGroup* groups = nullptr;  // one for each vector's worth of keys that there is
+  const KeyGroup* next = nullptr;    // of the next block, as many: asked for meanwhile. No memory
+                                     // need be there.
+  // Arrays of whole vectors: the last key fills the rest.
+  const float* key_scales = nullptr;  // what each is multiplied with, if the spec says so
+  const float* value_scales = nullptr;
+  const std::int32_t* key_positions = nullptr;  // kv of each, ascending
+  std::int64_t count = 0;                       // keys that there are: 1 .. key_block
   const void* queries = nullptr;  // [rows][dim], multiplied with scale * ScoreForm::factor()
   const std::int32_t* positions = nullptr;  // [rows]: q of each
   const std::int32_t* heads = nullptr;      // [rows]: h of each
+  const std::int32_t* entries = nullptr;    // [rows]: b of each
   std::int64_t rows = 0;
-  std::int64_t b = 0;
   const std::int64_t* score_captures = nullptr;  // descriptors (plan/capture_descriptors.h)
   const std::int64_t* mask_captures = nullptr;
   void* frame = nullptr;    // scratch of mods in pieces
@@ -59,6 +68,7 @@ struct DecodeKernelSpec {
   Target target;
   DType compute = DType::f32;
   DType key_type = DType::f32, value_type = DType::f32;
+  bool key_scales = false, value_scales = false;  // a key is f32(element) * its scale, rounded once
   std::int64_t dim = 0, value_dim = 0;
   std::int64_t key_block = 32;  // the most keys a call handles; whole vectors
   RowBlocks rows{1};

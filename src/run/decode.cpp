@@ -1,13 +1,14 @@
 // Rows of a key head against its keys, chunk by chunk, joined in order.
 //
-//   for (batch, key head):            on any thread
+//   phase 0, for (kept chunk, key head):        on any thread; run/decode_lists.h says which there are
+//     for block of keys:                        a kernel: m, l and O of the chunk go on
+//   phase 1, for (sequence, key head):          on any thread
 //     for chunk:
-//       for block of keys of a run:   a kernel: m, l and O of the chunk go on
+//       for block of keys, unless it is kept:   a kernel
 //       merge the chunk's m, l and O into those before
 //     divide O by l, write rows, lse and max
 //
-// Few key heads would leave threads idle: then chunks are done on any thread, and their m, l and O
-// are kept until all are there. Read Decoder::run() first.
+// Read DecoderOf::run_list() first.
 #include "run/decode.h"
 
 #include <algorithm>
@@ -17,313 +18,426 @@
 #include <utility>
 
 #include "plan/chunks.h"
+#include "run/decode_blocks.h"
+#include "run/decode_lists.h"
 #include "run/row_results.h"
 #include "run/tile.h"
 #include "run/wanted_keys.h"
 
 namespace treadle::run {
+
+// One for each compute type.
+class DecodeWork::Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual void keep(std::int64_t item, Workspace& workspace) = 0;
+  virtual void run_list(std::int64_t number, Workspace& workspace) = 0;
+
+  DecodeLists lists;
+  std::size_t room = 0;          // bytes of a thread's memory
+  std::int64_t kept_items = 0;   // chunks of key heads
+  std::vector<std::int64_t> order;  // of lists: longest first
+  std::vector<std::atomic<bool>> unclear;
+};
+
 namespace {
 
-// Lists of keys per thread that keep all threads busy to the end.
-constexpr std::int64_t enough_lists = 4;
+// What keys cost (layout::TileWeights): reading them takes as long as multiplying so many rows.
+double cost_of(std::int64_t keys, std::int64_t rows) {
+  constexpr double reading = 8;
+  return static_cast<double>(keys) * (reading + static_cast<double>(rows));
+}
 
+// m, l and O of rows, one after the other.
 template <class F>
-class Decoder {
- public:
-  Decoder(const DecodeKernels& kernels, const layout::Layout& layout,
-          const DecodeCaptures& captures, const ForwardProblem& problem,
-          const base::Workers& workers, Scratch& scratch);
+struct States {
+  F *maximum, *weight, *sums;
+  std::int64_t rows, value_dim;
 
-  bool run();
+  States(Carver& carver, std::int64_t count, std::int64_t width)
+      : maximum(carver.take<F>(count)),
+        weight(carver.take<F>(count)),
+        sums(carver.take<F>(count * width)),
+        rows(count),
+        value_dim(width) {}
 
- private:
-  // m, l and O of all rows of a key head, row by row.
-  struct States {
-    F *maximum, *weight, *sums;
-
-    States(Carver& carver, std::int64_t rows, std::int64_t value_dim)
-        : maximum(carver.take<F>(rows)),
-          weight(carver.take<F>(rows)),
-          sums(carver.take<F>(rows * value_dim)) {}
-    [[nodiscard]] TileState<F> row(std::int64_t r, std::int64_t value_dim) const {
-      return {maximum + r, weight + r, sums + r * value_dim};
-    }
-  };
-  // A thread's memory.
-  struct Room {
-    F *queries, *turned, *scores, *rows;
-    std::int32_t *positions, *heads, *keys;
-    std::byte* frame;
-    States part, total;
-
-    Room(Carver& carver, const Decoder& decoder);
-  };
-  // The keys of a key head of a batch entry.
-  struct List {
-    std::int64_t b = 0, key_head = 0;
-    std::span<const layout::Run> runs;
-    layout::Range chunks;
-  };
-
-  [[nodiscard]] List list_of(std::int64_t number) const;
-  [[nodiscard]] States kept(std::int64_t list, std::int64_t chunk) const;
-
-  void run_list(std::int64_t number, Workspace& workspace);
-  void keep_chunk(std::int64_t item, Workspace& workspace) const;
-  void join_kept(std::int64_t number, Workspace& workspace);
-
-  void load_queries(const List& list, const Room& room) const;
-  void clear(const States& states) const {
-    TileState<F>{states.maximum, states.weight, states.sums}.clear(rows_, spec_.value_dim);
+  // Some of them.
+  [[nodiscard]] States part(std::int64_t first, std::int64_t count) const {
+    States some = *this;
+    some.maximum += first;
+    some.weight += first;
+    some.sums += first * value_dim;
+    some.rows = count;
+    return some;
   }
-  void run_chunk(const List& list, layout::Range keys, const Room& room,
-                 const States& states) const;
-  void run_keys(const List& list, layout::Range keys, bool full, const Room& room,
-                const States& states) const;
-  void merge_rows(const States& total, const States& part) const;
-  void write(const List& list, const Room& room, const States& total);
+  void clear() const {
+    TileState<F> all{maximum, weight, sums};
+    all.clear(rows, value_dim);
+  }
+  void copy(const States& from) const {
+    std::copy_n(from.maximum, rows, maximum);
+    std::copy_n(from.weight, rows, weight);
+    std::copy_n(from.sums, rows * value_dim, sums);
+  }
+  void merge(const States& after) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto row = [&](const States& of) {
+        return TileState<F>{of.maximum + r, of.weight + r, of.sums + r * value_dim};
+      };
+      run::merge(row(*this), row(after), std::int64_t{1}, value_dim);
+    }
+  }
+};
 
-  const DecodeKernels& kernels_;
-  const plan::DecodeKernelSpec& spec_;
-  const layout::Layout& layout_;
-  const DecodeCaptures& captures_;
-  const ForwardProblem& problem_;
-  const base::Workers& workers_;
-  Scratch& scratch_;
-  std::int64_t batch_, key_heads_, group_, queries_, rows_;
-  std::int64_t most_chunks_ = 0;  // of a list
-  std::int64_t state_bytes_ = 0;
-  std::byte* states_ = nullptr;  // [list][chunk]
-  std::atomic<bool> clean_ = true;
+// Of all kernels and items of a call.
+struct Most {
+  std::int64_t rows = 0, frame = 0, dim = 0, value_dim = 0;
+  DecodeBlockSize block;
+
+  void cover(const DecodeKernels& kernels, std::int64_t of_rows) {
+    const plan::DecodeKernelSpec& spec = kernels.spec;
+    rows = std::max(rows, of_rows);
+    frame = std::max(frame, kernels.frame);
+    dim = spec.dim;
+    value_dim = spec.value_dim;
+    block = {.keys = std::max(block.keys, spec.key_block),
+             .lanes = spec.target.lanes(spec.compute),
+             .key_bytes = dim * static_cast<std::int64_t>(size_of(spec.key_type)),
+             .value_bytes = value_dim * static_cast<std::int64_t>(size_of(spec.value_type))};
+  }
+};
+
+// A thread's memory.
+template <class F>
+struct Room {
+  F *queries, *turned, *scores, *results;
+  std::int32_t *positions, *heads, *entries;
+  std::byte* frame;
+  States<F> part, total;
+  DecodeBlocks::Room blocks;
+
+  Room(Carver& carver, const Most& most)
+      : queries(carver.take<F>(most.rows * most.dim)),
+        turned(carver.take<F>(most.block.keys * most.dim)),
+        scores(carver.take<F>(most.rows * most.block.keys)),
+        results(carver.take<F>(most.rows * most.value_dim)),
+        positions(carver.take<std::int32_t>(most.rows)),
+        heads(carver.take<std::int32_t>(most.rows)),
+        entries(carver.take<std::int32_t>(most.rows)),
+        frame(carver.take<std::byte>(most.frame)),
+        part(carver, most.rows, most.value_dim),
+        total(carver, most.rows, most.value_dim),
+        blocks(carver, most.block) {}
 };
 
 template <class F>
-Decoder<F>::Decoder(const DecodeKernels& kernels, const layout::Layout& layout,
-                    const DecodeCaptures& captures, const ForwardProblem& problem,
-                    const base::Workers& workers, Scratch& scratch)
-    : kernels_(kernels),
-      spec_(kernels.spec),
-      layout_(layout),
-      captures_(captures),
-      problem_(problem),
-      workers_(workers),
-      scratch_(scratch),
-      batch_(layout.extent().batch),
-      key_heads_(problem.keys.heads()),
-      group_(layout.extent().heads / key_heads_),
-      queries_(layout.extent().queries.count()),
-      rows_(group_ * queries_) {}
+class DecoderOf final : public DecodeWork::Decoder {
+ public:
+  DecoderOf(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch);
 
-template <class F>
-Decoder<F>::Room::Room(Carver& carver, const Decoder& decoder)
-    : queries(carver.take<F>(decoder.rows_ * decoder.spec_.dim)),
-      turned(carver.take<F>(decoder.spec_.key_block * decoder.spec_.dim)),
-      scores(carver.take<F>(decoder.rows_ * decoder.spec_.key_block)),
-      rows(carver.take<F>(decoder.rows_ * decoder.spec_.value_dim)),
-      positions(carver.take<std::int32_t>(decoder.rows_)),
-      heads(carver.take<std::int32_t>(decoder.rows_)),
-      keys(carver.take<std::int32_t>(decoder.spec_.key_block)),
-      frame(carver.take<std::byte>(decoder.kernels_.frame)),
-      part(carver, decoder.rows_, decoder.spec_.value_dim),
-      total(carver, decoder.rows_, decoder.spec_.value_dim) {}
+  void keep(std::int64_t item, Workspace& workspace) override;
+  void run_list(std::int64_t number, Workspace& workspace) override;
 
-template <class F>
-bool Decoder<F>::run() {
-  const std::int64_t lists = batch_ * key_heads_, threads = workers_.threads();
-  const auto room =
-      static_cast<std::size_t>(measured([&](Carver& carver) { Room(carver, *this); }));
-  const auto for_each = [&](Scratch::Share& share, std::int64_t count, auto work) {
-    base::parallel_for(workers_, count, [&](std::int64_t i) {
-      const Scratch::Lease workspace = share.lend();
-      (this->*work)(i, *workspace);
-    });
-  };
-  if (lists < enough_lists * threads) {
-    for (std::int64_t i = 0; i < lists; ++i)
-      most_chunks_ = std::max(most_chunks_, list_of(i).chunks.count());
+ private:
+  using Sequence = DecodeLists::Sequence;
+
+  [[nodiscard]] const DecodeSequence& given(std::int64_t sequence) const {
+    return problem_.sequences[static_cast<std::size_t>(sequence)];
   }
-  if (most_chunks_ <= 1) {
-    Scratch::Share share(scratch_, std::min<std::int64_t>(lists, threads), {.bytes = room});
-    // From here on nothing is allocated: results are written.
-    for_each(share, lists, &Decoder::run_list);
-    return clean_;
+  [[nodiscard]] const Sequence& measured_of(std::int64_t sequence) const {
+    return lists.sequences[static_cast<std::size_t>(sequence)];
   }
-  state_bytes_ = measured([&](Carver& carver) { States(carver, rows_, spec_.value_dim); });
-  const std::int64_t items = lists * most_chunks_;
-  Scratch::Share kept(scratch_, 1, {.bytes = static_cast<std::size_t>(items * state_bytes_)});
-  states_ = kept.front().memory();
-  Scratch::Share share(scratch_, std::min<std::int64_t>(items, threads), {.bytes = room});
-  for_each(share, items, &Decoder::keep_chunk);
-  for_each(share, lists, &Decoder::join_kept);
-  return clean_;
+  Room<F> room_of(Workspace& workspace, const DecodeKernels& kernels) const;
+  // Where the sums of a kept chunk are.
+  [[nodiscard]] States<F> kept_at(std::int64_t kept, std::int64_t key_head,
+                                  std::int64_t chunk) const;
+
+  // Of a sequence, behind `row` rows that are there already. Returns how many there are then.
+  std::int64_t load_queries(std::int64_t sequence, std::int64_t key_head, std::int64_t row,
+                            const Room<F>& room) const;
+  void run_keys(const DecodeKernels& kernels, std::int64_t sequence, std::int64_t key_head,
+                layout::Range keys, const Room<F>& room, const States<F>& states) const;
+  // A chunk of a list: the states of its rows, or none if they look at nothing there.
+  [[nodiscard]] std::optional<States<F>> chunk_of(std::int64_t sequence, std::int64_t key_head,
+                                                  std::int64_t chunk, const Room<F>& room,
+                                                  bool& loaded) const;
+  void write(std::int64_t sequence, std::int64_t key_head, const Room<F>& room,
+             const States<F>& total);
+
+  const DecodeProblem& problem_;
+  const base::Workers& workers_;
+  Most most_;
+  std::vector<std::size_t> offsets_;  // of each of lists.kept in states_
+  std::vector<std::int64_t> first_items_;
+  std::optional<Scratch::Share> between_;
+  std::byte* states_ = nullptr;
+};
+
+template <class F>
+std::size_t state_bytes(std::int64_t rows, std::int64_t value_dim) {
+  return static_cast<std::size_t>(
+      measured([&](Carver& carver) { States<F>(carver, rows, value_dim); }));
 }
 
 template <class F>
-typename Decoder<F>::List Decoder<F>::list_of(std::int64_t number) const {
-  List list{number / key_heads_, number % key_heads_, {}, {}};
-  list.runs = layout_.runs(list.b, list.key_head * group_, 0);
-  if (!list.runs.empty())
-    list.chunks = plan::chunks_of({list.runs.front().begin(), list.runs.back().end()});
-  return list;
+DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& workers,
+                        Scratch& scratch)
+    : problem_(problem), workers_(workers) {
+  lists = decode_lists(problem, workers.threads());
+  unclear = std::vector<std::atomic<bool>>(problem.sequences.size());
+  for (std::size_t i = 0; i < problem.sequences.size(); ++i)
+    most_.cover(problem.sequences[i].kernels, lists.sequences[i].rows);
+  std::size_t bytes = 0;
+  for (const KeptChunks& kept : lists.kept) {
+    most_.cover(*kept.kernels, kept.rows);
+    offsets_.push_back(bytes);
+    first_items_.push_back(kept_items);
+    const std::int64_t items = kept.chunks.count() * lists.key_heads;
+    bytes += static_cast<std::size_t>(items) * state_bytes<F>(kept.rows, most_.value_dim);
+    kept_items += items;
+  }
+  if (bytes > 0) {
+    between_.emplace(scratch, 1, WorkspaceNeed{.bytes = bytes});
+    states_ = between_->front().memory();
+  }
+  room = static_cast<std::size_t>(measured([&](Carver& carver) { Room<F>(carver, most_); }));
+  order.resize(problem.sequences.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
+  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t sequence) {
+    return measured_of(sequence).chunks.count() * measured_of(sequence).rows;
+  });
 }
 
 template <class F>
-typename Decoder<F>::States Decoder<F>::kept(std::int64_t list, std::int64_t chunk) const {
-  Carver carver(states_ + (list * most_chunks_ + chunk) * state_bytes_);
-  return {carver, rows_, spec_.value_dim};
-}
-
-template <class F>
-void Decoder<F>::run_list(std::int64_t number, Workspace& workspace) {
+Room<F> DecoderOf<F>::room_of(Workspace& workspace, const DecodeKernels& kernels) const {
   Carver carver(workspace.memory());
-  Room room(carver, *this);
+  Room<F> room(carver, most_);
   workspace.check(carver);
-  const List list = list_of(number);
-  load_queries(list, room);
-  bool started = false;
-  for (std::int64_t chunk = list.chunks.begin; chunk < list.chunks.end; ++chunk) {
-    const layout::Range keys = plan::keys_of_chunk(chunk);
-    if (!reaches(list.runs, keys)) continue;
-    clear(room.part);
-    run_chunk(list, keys, room, room.part);
-    if (started) {
-      merge_rows(room.total, room.part);
-    } else {
-      std::swap(room.total, room.part);
-    }
-    started = true;
-  }
-  if (!started) clear(room.total);
-  write(list, room, room.total);
+  room.blocks.size.keys = kernels.spec.key_block;
+  return room;
 }
 
 template <class F>
-void Decoder<F>::keep_chunk(std::int64_t item, Workspace& workspace) const {
-  const List list = list_of(item / most_chunks_);
-  const std::int64_t number = item % most_chunks_;
-  const layout::Range keys = plan::keys_of_chunk(list.chunks.begin + number);
-  if (number >= list.chunks.count() || !reaches(list.runs, keys)) return;
-  Carver carver(workspace.memory());
-  const Room room(carver, *this);
-  workspace.check(carver);
-  load_queries(list, room);
-  const States states = kept(item / most_chunks_, number);
-  clear(states);
-  run_chunk(list, keys, room, states);
-}
-
-template <class F>
-void Decoder<F>::join_kept(std::int64_t number, Workspace& workspace) {
-  Carver carver(workspace.memory());
-  const Room room(carver, *this);
-  const List list = list_of(number);
-  std::optional<States> total;
-  for (std::int64_t i = 0; i < list.chunks.count(); ++i) {
-    if (!reaches(list.runs, plan::keys_of_chunk(list.chunks.begin + i))) continue;
-    if (total) {
-      merge_rows(*total, kept(number, i));
-    } else {
-      total = kept(number, i);
-    }
-  }
-  if (!total) clear(room.total);
-  write(list, room, total.value_or(room.total));
+States<F> DecoderOf<F>::kept_at(std::int64_t number, std::int64_t key_head,
+                                std::int64_t chunk) const {
+  const auto at = static_cast<std::size_t>(number);
+  const KeptChunks& kept = lists.kept[at];
+  const std::int64_t item = key_head * kept.chunks.count() + chunk - kept.chunks.begin;
+  Carver carver(states_ + offsets_[at] +
+                static_cast<std::size_t>(item) * state_bytes<F>(kept.rows, most_.value_dim));
+  return {carver, kept.rows, most_.value_dim};
 }
 
 // Rows in the compute type, scaled.
 template <class F>
-void Decoder<F>::load_queries(const List& list, const Room& room) const {
-  for (std::int64_t g = 0; g < group_; ++g) {
-    const std::int64_t h = list.key_head * group_ + g;
-    load_rows(kernels_.load_q, problem_.q, list.b, h, nullptr, queries_,
-              room.queries + g * queries_ * spec_.dim, spec_.dim);
-    for (std::int64_t i = 0; i < queries_; ++i) {
-      room.heads[g * queries_ + i] = static_cast<std::int32_t>(h);
-      room.positions[g * queries_ + i] =
-          static_cast<std::int32_t>(layout_.extent().queries.begin + i);
+std::int64_t DecoderOf<F>::load_queries(std::int64_t sequence, std::int64_t key_head,
+                                        std::int64_t row, const Room<F>& room) const {
+  const DecodeSequence& from = given(sequence);
+  const std::int64_t queries = measured_of(sequence).queries, dim = most_.dim;
+  F* first = room.queries + row * dim;
+  for (std::int64_t g = 0; g < lists.group; ++g) {
+    const std::int64_t h = key_head * lists.group + g;
+    load_rows(from.kernels.load_q, from.problem.q, from.entry, h, nullptr, queries,
+              room.queries + row * dim, dim);
+    for (std::int64_t i = 0; i < queries; ++i, ++row) {
+      room.heads[row] = static_cast<std::int32_t>(h);
+      room.entries[row] = static_cast<std::int32_t>(from.b);
+      room.positions[row] =
+          static_cast<std::int32_t>(from.layout.extent().queries.begin + i);
     }
   }
-  const F factor = static_cast<F>(problem_.scale * kernels_.query_factor);
-  for (std::int64_t i = 0; i < rows_ * spec_.dim; ++i) room.queries[i] *= factor;
+  const F factor = static_cast<F>(from.problem.scale * from.kernels.query_factor);
+  for (F* x = first; x < room.queries + row * dim; ++x) *x *= factor;
+  return row;
 }
 
-// What the rows see of a chunk.
+// What the rows in the room see of some keys of a chunk.
 template <class F>
-void Decoder<F>::run_chunk(const List& list, layout::Range keys, const Room& room,
-                           const States& states) const {
+void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
+                            std::int64_t key_head, layout::Range keys, const Room<F>& room,
+                            const States<F>& states) const {
   workers_.check();
-  for (const layout::Run& run : runs_near(list.runs, keys)) {
-    for (const layout::Run& part : layout::RunPart(run, keys.begin, keys.end)) {
-      for (std::int64_t i = 0; i < part.count(); ++i)
-        run_keys(list, part.piece(i), run.full(), room, states);
+  const DecodeSequence& of = given(sequence);
+  DecodeBlocks blocks(of.problem.keys, of.entry, key_head, room.blocks);
+  for (blocks.start(lists.runs(problem_, sequence, key_head), keys); blocks.next();) {
+    const DecodeBlock &now = blocks.now(), &ahead = blocks.ahead();
+    (now.full ? kernels.full : kernels.masked)({.groups = now.groups,
+                                                .next = ahead.groups,
+                                                .key_scales = now.key_scales,
+                                                .value_scales = now.value_scales,
+                                                .key_positions = now.positions,
+                                                .count = now.count,
+                                                .queries = room.queries,
+                                                .positions = room.positions,
+                                                .heads = room.heads,
+                                                .entries = room.entries,
+                                                .rows = states.rows,
+                                                .score_captures = problem_.score_captures.data(),
+                                                .mask_captures = problem_.mask_captures.data(),
+                                                .frame = room.frame,
+                                                .turned = room.turned,
+                                                .scores = room.scores,
+                                                .sums = states.sums,
+                                                .maximum = states.maximum,
+                                                .weight = states.weight});
+  }
+}
+
+template <class F>
+void DecoderOf<F>::keep(std::int64_t item, Workspace& workspace) {
+  const auto after = std::ranges::upper_bound(first_items_, item);
+  const std::int64_t number = after - first_items_.begin() - 1;
+  const KeptChunks& kept = lists.kept[static_cast<std::size_t>(number)];
+  item -= first_items_[static_cast<std::size_t>(number)];
+  const std::int64_t key_head = item / kept.chunks.count();
+  const std::int64_t chunk = kept.chunks.begin + item % kept.chunks.count();
+  layout::Range keys = plan::keys_of_chunk(chunk);
+  keys.end = std::min(keys.end, kept.end);
+  const std::int64_t first = kept.sequences.front();
+  if (!reaches(lists.runs(problem_, first, key_head), keys)) return;
+  const Room<F> room = room_of(workspace, *kept.kernels);
+  std::int64_t rows = 0;
+  for (const std::int64_t sequence : kept.sequences)
+    rows = load_queries(sequence, key_head, rows, room);
+  const States<F> states = kept_at(number, key_head, chunk);
+  states.clear();
+  run_keys(*kept.kernels, first, key_head, keys, room, states);
+}
+
+template <class F>
+std::optional<States<F>> DecoderOf<F>::chunk_of(std::int64_t number, std::int64_t key_head,
+                                                std::int64_t chunk, const Room<F>& room,
+                                                bool& loaded) const {
+  const Sequence& sequence = measured_of(number);
+  const auto runs = lists.runs(problem_, number, key_head);
+  layout::Range keys = plan::keys_of_chunk(chunk);
+  std::optional<States<F>> found;
+  for (const std::int64_t part : {sequence.shared, sequence.own}) {
+    if (part < 0) continue;
+    const KeptChunks& kept = lists.kept[static_cast<std::size_t>(part)];
+    if (chunk < kept.chunks.begin || chunk >= kept.chunks.end) continue;
+    const layout::Range seen{keys.begin, std::min(keys.end, kept.end)};
+    const std::int64_t row = part == sequence.shared ? sequence.shared_row : 0;
+    if (reaches(runs, seen)) found = kept_at(part, key_head, chunk).part(row, sequence.rows);
+    keys.begin = seen.end;
+  }
+  if (!reaches(runs, keys)) return found;
+  if (!loaded) load_queries(number, key_head, 0, room);
+  loaded = true;
+  const States<F> states = room.part.part(0, sequence.rows);
+  if (found) {
+    states.copy(*found);
+  } else {
+    states.clear();
+  }
+  run_keys(given(number).kernels, number, key_head, keys, room, states);
+  return states;
+}
+
+template <class F>
+void DecoderOf<F>::run_list(std::int64_t list, Workspace& workspace) {
+  const std::int64_t number = order[static_cast<std::size_t>(list / lists.key_heads)];
+  const std::int64_t key_head = list % lists.key_heads;
+  const Sequence& sequence = measured_of(number);
+  Room<F> room = room_of(workspace, given(number).kernels);
+  bool loaded = false;
+  std::optional<States<F>> total;
+  for (std::int64_t chunk = sequence.chunks.begin; chunk < sequence.chunks.end; ++chunk) {
+    const auto part = chunk_of(number, key_head, chunk, room, loaded);
+    if (!part) continue;
+    if (total) {
+      total->merge(*part);
+      continue;
     }
+    total = part;
+    // The next chunk needs the room that this one's sums are in.
+    if (part->sums == room.part.sums) std::swap(room.part, room.total);
   }
+  if (!total) {
+    total = room.total.part(0, sequence.rows);
+    total->clear();
+  }
+  write(number, key_head, room, *total);
 }
 
 template <class F>
-void Decoder<F>::run_keys(const List& list, layout::Range keys, bool full, const Room& room,
-                          const States& states) const {
-  for (std::int64_t at = keys.begin; at < keys.end;) {
-    const KeyRows rows = problem_.keys.rows(list.b, list.key_head, at);
-    const std::int64_t end = std::min({keys.end, at + spec_.key_block, rows.end});
-    for (std::int64_t i = 0; i < spec_.key_block; ++i)
-      room.keys[i] = static_cast<std::int32_t>(std::min(at + i, end - 1));
-    (full ? kernels_.full : kernels_.masked)({.keys = rows.key(at),
-                                              .key_stride = rows.key_stride,
-                                              .values = rows.value(at),
-                                              .value_stride = rows.value_stride,
-                                              .key_positions = room.keys,
-                                              .count = end - at,
-                                              .queries = room.queries,
-                                              .positions = room.positions,
-                                              .heads = room.heads,
-                                              .rows = rows_,
-                                              .b = layout_.extent().first_b + list.b,
-                                              .score_captures = captures_.score.data(),
-                                              .mask_captures = captures_.mask.data(),
-                                              .frame = room.frame,
-                                              .turned = room.turned,
-                                              .scores = room.scores,
-                                              .sums = states.sums,
-                                              .maximum = states.maximum,
-                                              .weight = states.weight});
-    at = end;
-  }
-}
-
-template <class F>
-void Decoder<F>::merge_rows(const States& total, const States& part) const {
-  for (std::int64_t r = 0; r < rows_; ++r) {
-    merge(total.row(r, spec_.value_dim), part.row(r, spec_.value_dim), std::int64_t{1},
-          spec_.value_dim);
-  }
-}
-
-template <class F>
-void Decoder<F>::write(const List& list, const Room& room, const States& total) {
-  for (std::int64_t r = 0; r < rows_; ++r) {
-    F* row = room.rows + r * spec_.value_dim;
-    const F* sums = total.sums + r * spec_.value_dim;
-    const double* sink = problem_.sink(list.key_head * group_ + r / queries_);
+void DecoderOf<F>::write(std::int64_t number, std::int64_t key_head, const Room<F>& room,
+                         const States<F>& total) {
+  const DecodeSequence& to = given(number);
+  const std::int64_t queries = measured_of(number).queries, value_dim = total.value_dim;
+  for (std::int64_t r = 0; r < total.rows; ++r) {
+    F* row = room.results + r * value_dim;
+    const F* sums = total.sums + r * value_dim;
+    const double* sink = to.problem.sink(key_head * lists.group + r / queries);
     const F factor = factor_of(total.maximum[r], total.weight[r], sink);
-    for (std::int64_t d = 0; d < spec_.value_dim; ++d) row[d] = sums[d] * factor;
-    if (!settle(total.maximum[r], total.weight[r], row, spec_.value_dim)) clean_ = false;
+    for (std::int64_t d = 0; d < value_dim; ++d) row[d] = sums[d] * factor;
+    if (!settle(total.maximum[r], total.weight[r], row, value_dim))
+      unclear[static_cast<std::size_t>(number)] = true;
   }
-  for (std::int64_t g = 0; g < group_; ++g) {
-    const std::int64_t h = list.key_head * group_ + g, first = g * queries_;
-    store_rows(kernels_.store_out, room.rows + first * spec_.value_dim, spec_.value_dim,
-               problem_.out, list.b, h, nullptr, queries_);
+  for (std::int64_t g = 0; g < lists.group; ++g) {
+    const std::int64_t h = key_head * lists.group + g, first = g * queries;
+    store_rows(to.kernels.store_out, room.results + first * value_dim, value_dim, to.problem.out,
+               to.entry, h, nullptr, queries);
     const auto put = [&](const std::optional<View>& view, auto value_of) {
-      put_rows<F>(view, list.b, h, nullptr, queries_, value_of);
+      put_rows<F>(view, to.entry, h, nullptr, queries, value_of);
     };
     const F *maximum = total.maximum + first, *weight = total.weight + first;
-    put(problem_.max, [&](std::int64_t i) { return natural_maximum(maximum[i]); });
-    put(problem_.lse,
-        [&](std::int64_t i) { return natural_lse(maximum[i], weight[i], problem_.sink(h)); });
+    put(to.problem.max, [&](std::int64_t i) { return natural_maximum(maximum[i]); });
+    put(to.problem.lse,
+        [&](std::int64_t i) { return natural_lse(maximum[i], weight[i], to.problem.sink(h)); });
   }
 }
 
 }  // namespace
+
+DecodeWork::DecodeWork(const DecodeProblem& problem, const base::Workers& workers,
+                       Scratch& scratch) {
+  if (problem.sequences.front().kernels.spec.compute == DType::f64) {
+    decoder_ = std::make_unique<DecoderOf<double>>(problem, workers, scratch);
+  } else {
+    decoder_ = std::make_unique<DecoderOf<float>>(problem, workers, scratch);
+  }
+}
+
+DecodeWork::~DecodeWork() = default;
+
+int DecodeWork::phases() const { return 2; }
+
+std::int64_t DecodeWork::count(int phase) const {
+  const DecodeLists& lists = decoder_->lists;
+  return phase == 0 ? decoder_->kept_items : std::ssize(lists.sequences) * lists.key_heads;
+}
+
+double DecodeWork::cost(int phase, std::int64_t item) const {
+  const DecodeLists& lists = decoder_->lists;
+  if (phase == 0) {  // each is at most a chunk
+    std::int64_t rows = 0;
+    for (const KeptChunks& kept : lists.kept) rows = std::max(rows, kept.rows);
+    return cost_of(plan::keys_of_chunk(0).count(), rows);
+  }
+  const auto number = static_cast<std::size_t>(
+      decoder_->order[static_cast<std::size_t>(item / lists.key_heads)]);
+  const DecodeLists::Sequence& sequence = lists.sequences[number];
+  return cost_of(sequence.chunks.empty() ? 0 : plan::keys_of_chunks(sequence.chunks).count(),
+                 sequence.rows);
+}
+
+WorkspaceNeed DecodeWork::need() const { return {.bytes = decoder_->room}; }
+
+void DecodeWork::run(int phase, std::int64_t item, std::int64_t, Workspace& workspace) {
+  if (phase == 0) {
+    decoder_->keep(item, workspace);
+  } else {
+    decoder_->run_list(item, workspace);
+  }
+}
+
+std::vector<std::int64_t> DecodeWork::unclear() const {
+  std::vector<std::int64_t> found;
+  for (std::size_t i = 0; i < decoder_->unclear.size(); ++i)
+    if (decoder_->unclear[i]) found.push_back(static_cast<std::int64_t>(i));
+  return found;
+}
 
 void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing) {
   if (layout.has_full()) missing.add(kernels.full);
@@ -337,14 +451,6 @@ void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing) {
   if (may_hide) missing.add(kernels.masked);
   missing.add(kernels.load_q);
   missing.add(kernels.store_out);
-}
-
-bool decode(const DecodeKernels& kernels, const layout::Layout& layout,
-            const DecodeCaptures& captures, const ForwardProblem& problem,
-            const base::Workers& workers, Scratch& scratch) {
-  if (kernels.spec.compute == DType::f64)
-    return Decoder<double>(kernels, layout, captures, problem, workers, scratch).run();
-  return Decoder<float>(kernels, layout, captures, problem, workers, scratch).run();
 }
 
 }  // namespace treadle::run

@@ -1,13 +1,16 @@
-// Decode: a few queries against many keys. Rows of all heads of a key head look at keys together,
-// which are read in place, in their own type, and lie in the lanes (plan/decode_kernel.h).
+// Decode: a few queries of each of some sequences against many keys. Rows of all heads of a key head
+// look at keys together, which are read in place, in their own type, and lie in the lanes
+// (plan/decode_kernel.h).
 //
-//   if (plan::decodes(target, compute, layout, group))
-//     done = run::decode(kernels, layout, captures, problem, workers, scratch);
+//   DecodeWork work(problem, workers, scratch);
+//   run({&work}, workers, scratch);
+//   for (sequence of work.unclear()) ...                   // the forward has to look into a NaN
 //
-// A row has the bits that the forward (run/forward.h) gives it.
+// A row has the bits that the forward (run/forward.h) gives it, whatever other sequences there are.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/parallel.h"
@@ -17,6 +20,7 @@
 #include "run/lazy_kernel.h"
 #include "run/rows.h"
 #include "run/scratch.h"
+#include "run/work.h"
 
 namespace treadle::run {
 
@@ -34,15 +38,49 @@ void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing&
 // Adds all of them. `may_hide`: some pairs may be hidden.
 void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing);
 
-// Descriptors of captures (plan/capture_descriptors.h), of the exchanged graphs.
-struct DecodeCaptures {
-  std::vector<std::int64_t> score, mask;
+// An entry of the batch of a forward problem.
+struct DecodeSequence {
+  const ForwardProblem& problem;
+  std::int64_t entry = 0;
+  std::int64_t b = 0;            // as mods see it
+  const layout::Layout& layout;  // its only tile holds the queries
+  std::int64_t layout_entry = 0;
+  const DecodeKernels& kernels;  // for its number of rows
 };
 
-// False if a row holds a NaN whose origin has to be looked into, which the forward does; then
-// results may be incomplete.
-bool decode(const DecodeKernels& kernels, const layout::Layout& layout,
-            const DecodeCaptures& captures, const ForwardProblem& problem,
-            const base::Workers& workers, Scratch& scratch);
+// Sequences whose first keys are the same memory, and are looked at together.
+struct SharedKeys {
+  std::vector<std::int64_t> sequences;  // numbers, ascending
+  std::int64_t end = 0;                 // the position where the first different key may be
+  const DecodeKernels* kernels = nullptr;  // for the rows of all of them
+};
+
+struct DecodeProblem {
+  std::vector<DecodeSequence> sequences;
+  std::vector<SharedKeys> shared;  // none has a sequence of another
+  // Descriptors of captures (plan/capture_descriptors.h), of the exchanged graphs.
+  std::vector<std::int64_t> score_captures, mask_captures;
+};
+
+class DecodeWork final : public Work {
+ public:
+  // The problem outlives this.
+  DecodeWork(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch);
+  ~DecodeWork() override;
+
+  [[nodiscard]] int phases() const override;
+  [[nodiscard]] std::int64_t count(int phase) const override;
+  [[nodiscard]] double cost(int phase, std::int64_t item) const override;
+  [[nodiscard]] WorkspaceNeed need() const override;
+  void run(int phase, std::int64_t item, std::int64_t next, Workspace& workspace) override;
+
+  // Numbers of sequences with a row that holds a NaN whose origin has to be looked into.
+  [[nodiscard]] std::vector<std::int64_t> unclear() const;
+
+  class Decoder;
+
+ private:
+  std::unique_ptr<Decoder> decoder_;
+};
 
 }  // namespace treadle::run

@@ -1,4 +1,4 @@
-// A forward call's passes, their tasks handed to threads, and room for what cut tasks and passes
+// A forward call's passes as phases, their tasks as items, and room for what cut tasks and passes
 // leave to one another.
 #include "run/forward.h"
 
@@ -34,55 +34,65 @@ std::size_t place_cuts(ForwardShared& shared) {
 
 }  // namespace
 
-std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const ForwardProblem& problem,
-                                const base::Workers& workers, Scratch& scratch) {
-  const PassOrder order = order_of(passes);
-  std::vector<std::unique_ptr<ForwardShared>> all;
+ForwardWork::ForwardWork(std::span<const ForwardPass> passes, const ForwardProblem& problem,
+                         const base::Workers& workers, Scratch& scratch)
+    : order_(order_of(passes)) {
   std::size_t partial_bytes = 0;
-  std::int64_t threads = 0;
   std::size_t first_term = 0;
-  WorkspaceNeed need;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const ForwardPass& pass = passes[i];
     const plan::TilePlan& plan = pass.widest().plan;
-    all.push_back(std::make_unique<ForwardShared>(
-        problem, pass, i, first_term, order,
+    all_.push_back(std::make_unique<ForwardShared>(
+        problem, pass, i, first_term, order_,
         plan::kernel_vectors(pass.layout().tiles(), plan.target.lanes(plan.compute)), workers));
     first_term += pass.terms.size();
-    partial_bytes = std::max(partial_bytes, place_cuts(*all.back()));
-    need.cover(workspace_need(*all.back()));
-    const auto tasks = static_cast<std::int64_t>(pass.schedule.tasks.size());
-    threads = std::max(threads, std::min<std::int64_t>(tasks, workers.threads()));
+    partial_bytes = std::max(partial_bytes, place_cuts(*all_.back()));
+    need_.cover(workspace_need(*all_.back()));
     if (problem.keys.needs_copy(plan.keys.element)) {
       pass.kernels().load_k.prepare();
       pass.kernels().load_v.prepare();
     }
   }
   // Cuts of one pass are done with when the next begins.
-  std::optional<Scratch::Share> between;
-  const std::size_t row_bytes = order.has_states() ? row_state_bytes(*all.front()) : 0;
-  if (partial_bytes + row_bytes > 0) {
-    between.emplace(scratch, 1, WorkspaceNeed{.bytes = partial_bytes + row_bytes});
-    for (const auto& shared : all) {
-      shared->rows = between->front().memory();
-      shared->partial = between->front().memory() + row_bytes;
-    }
+  const std::size_t row_bytes = order_.has_states() ? row_state_bytes(*all_.front()) : 0;
+  if (partial_bytes + row_bytes == 0) return;
+  between_.emplace(scratch, 1, WorkspaceNeed{.bytes = partial_bytes + row_bytes});
+  for (const auto& shared : all_) {
+    shared->rows = between_->front().memory();
+    shared->partial = between_->front().memory() + row_bytes;
   }
-  Scratch::Share share(scratch, threads, need);
-  // From here on nothing is allocated: results are written.
-  for (const auto& shared : all) {
-    const std::vector<plan::Task>& tasks = shared->pass.schedule.tasks;
-    const auto count = static_cast<std::int64_t>(tasks.size());
-    const auto task = [&](std::int64_t i) { return tasks.data() + i; };
-    base::parallel_for(workers, count, [&](std::int64_t i) {
-      const Scratch::Lease workspace = share.lend();
-      // Threads begin tasks in turn, as long as those take equally long.
-      const std::int64_t next = i + workers.threads();
-      run_task(*shared, *task(i), next < count ? task(next) : nullptr, *workspace);
-    });
-    if (const auto poisoned = shared->poisoned.found()) return poisoned;
+}
+
+ForwardWork::~ForwardWork() = default;
+
+std::int64_t ForwardWork::count(int phase) const {
+  return std::ssize(all_[static_cast<std::size_t>(phase)]->pass.schedule.tasks);
+}
+
+double ForwardWork::cost(int phase, std::int64_t item) const {
+  const std::vector<plan::Task>& tasks = all_[static_cast<std::size_t>(phase)]->pass.schedule.tasks;
+  return tasks[static_cast<std::size_t>(item)].cost;
+}
+
+void ForwardWork::run(int phase, std::int64_t item, std::int64_t next, Workspace& workspace) {
+  ForwardShared& shared = *all_[static_cast<std::size_t>(phase)];
+  const plan::Task* tasks = shared.pass.schedule.tasks.data();
+  run_task(shared, tasks[item], next < 0 ? nullptr : tasks + next, workspace);
+}
+
+std::optional<Poisoned> ForwardWork::poisoned() const {
+  for (const auto& shared : all_) {
+    if (const auto found = shared->poisoned.found()) return found;
   }
   return std::nullopt;
+}
+
+std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const ForwardProblem& problem,
+                                const base::Workers& workers, Scratch& scratch) {
+  ForwardWork work(passes, problem, workers, scratch);
+  Work* const only = &work;
+  run::run({&only, 1}, workers, scratch);
+  return work.poisoned();
 }
 
 }  // namespace treadle::run

@@ -1,8 +1,10 @@
-// Forward: passes over the queries, one after the other, each on all threads.
+// Forward: passes over the queries, one after the other: phases of its work (run/work.h).
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,7 +15,9 @@
 #include "run/forward_kernels.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
+#include "run/pass_order.h"
 #include "run/scratch.h"
+#include "run/work.h"
 #include "treadle/view.h"
 
 namespace treadle::run {
@@ -63,8 +67,33 @@ struct ForwardPass {
   }
 };
 
-// The first poisoned tile, if there is one. What terms show is merged in their order, pass after
-// pass.
+struct ForwardShared;
+
+// What terms show is merged in their order, pass after pass. What it is given outlives it.
+class ForwardWork final : public Work {
+ public:
+  ForwardWork(std::span<const ForwardPass> passes, const ForwardProblem& problem,
+              const base::Workers& workers, Scratch& scratch);
+  ~ForwardWork() override;
+
+  [[nodiscard]] int phases() const override { return static_cast<int>(all_.size()); }
+  [[nodiscard]] std::int64_t count(int phase) const override;
+  [[nodiscard]] double cost(int phase, std::int64_t item) const override;
+  [[nodiscard]] WorkspaceNeed need() const override { return need_; }
+  void run(int phase, std::int64_t item, std::int64_t next, Workspace& workspace) override;
+  [[nodiscard]] bool failed() const override { return poisoned().has_value(); }
+
+  // The first poisoned tile of a pass, if there is one.
+  [[nodiscard]] std::optional<Poisoned> poisoned() const;
+
+ private:
+  const PassOrder order_;
+  std::vector<std::unique_ptr<ForwardShared>> all_;  // by pass
+  WorkspaceNeed need_;
+  std::optional<Scratch::Share> between_;  // what cut tasks and passes leave to one another
+};
+
+// All of it. The first poisoned tile, if there is one.
 std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const ForwardProblem& problem,
                                 const base::Workers& workers, Scratch& scratch);
 

@@ -20,12 +20,21 @@ struct KeyRows {
   std::int64_t begin = 0, end = 0;
   const std::byte *keys = nullptr, *values = nullptr;  // of position `begin`
   std::int64_t key_stride = 0, value_stride = 0;       // bytes from one position to the next
+  // What rows are multiplied with, if the source has scales; strides in elements, 0 for one of all.
+  const float *key_scales = nullptr, *value_scales = nullptr;
+  std::int64_t key_scale_stride = 0, value_scale_stride = 0;
 
   [[nodiscard]] const std::byte* key(std::int64_t position) const {
     return keys + (position - begin) * key_stride;
   }
   [[nodiscard]] const std::byte* value(std::int64_t position) const {
     return values + (position - begin) * value_stride;
+  }
+  [[nodiscard]] float key_scale(std::int64_t position) const {
+    return key_scales[(position - begin) * key_scale_stride];
+  }
+  [[nodiscard]] float value_scale(std::int64_t position) const {
+    return value_scales[(position - begin) * value_scale_stride];
   }
 };
 

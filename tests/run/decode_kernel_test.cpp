@@ -70,6 +70,7 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
       scores(static_cast<std::size_t>(rows * spec.key_block)),
       turned_keys(static_cast<std::size_t>(spec.key_block * s.dim));
   std::vector<std::int32_t> positions, heads;
+  const std::vector<std::int32_t> entries(static_cast<std::size_t>(rows));
   const test::Array plain{ConstView(q)};
   for (std::int64_t r = 0; r < rows; ++r) {
     heads.push_back(static_cast<std::int32_t>(r / s.queries));
@@ -84,18 +85,25 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
     std::vector<std::int32_t> kv(static_cast<std::size_t>(spec.key_block),
                                  static_cast<std::int32_t>(first + count - 1));
     std::iota(kv.begin(), kv.begin() + count, static_cast<std::int32_t>(first));
+    const auto rows_of = [&](const Tensor& of, std::int64_t width, std::int64_t key) {
+      return static_cast<const std::byte*>(ConstView(of).data()) + key * width * bytes;
+    };
+    std::vector<plan::KeyGroup> groups;
+    for (std::int64_t key = first; key < first + count; key += spec.target.lanes(spec.compute))
+      groups.push_back({rows_of(k, s.dim, key), s.dim * bytes, rows_of(v, s.value_dim, key),
+                        s.value_dim * bytes});
     kernel(
-        {.keys = static_cast<const std::byte*>(ConstView(k).data()) + first * s.dim * bytes,
-         .key_stride = s.dim * bytes,
-         .values = static_cast<const std::byte*>(ConstView(v).data()) + first * s.value_dim * bytes,
-         .value_stride = s.value_dim * bytes,
+        {.groups = groups.data(),
+         .next = groups.data(),
+         .key_scales = nullptr,
+         .value_scales = nullptr,
          .key_positions = kv.data(),
          .count = count,
          .queries = queries.data(),
          .positions = positions.data(),
          .heads = heads.data(),
+         .entries = entries.data(),
          .rows = rows,
-         .b = 0,
          .score_captures = score_captures.data(),
          .mask_captures = mask_captures.data(),
          .frame = nullptr,

@@ -102,11 +102,18 @@ bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
   needed(*kernels, layout, missing);
   compile(missing, call.workers);
   const ForwardMemory memory(call, forms_, false);
-  const run::DecodeCaptures captures{plan::capture_descriptors(plan->mods.score_memory),
-                                     plan::capture_descriptors(plan->mods.mask_memory)};
-  if (!run::decode(*kernels, layout, captures, memory.problem(call), call.workers,
-                   process_.scratch))
-    return false;
+  const run::ForwardProblem posed = memory.problem(call);
+  run::DecodeProblem problem{.sequences = {},
+                             .shared = {},
+                             .score_captures = plan::capture_descriptors(plan->mods.score_memory),
+                             .mask_captures = plan::capture_descriptors(plan->mods.mask_memory)};
+  for (std::int64_t entry = 0; entry < call.sizes.batch; ++entry)
+    problem.sequences.push_back(
+        {posed, entry, call.sizes.first_b + entry, layout, entry, *kernels});
+  run::DecodeWork work(problem, call.workers, process_.scratch);
+  run::Work* const only = &work;
+  run::run({&only, 1}, call.workers, process_.scratch);
+  if (!work.unclear().empty()) return false;
   memory.deliver();
   return true;
 }

@@ -98,7 +98,7 @@ Value* DecodeEmitter::active(Value* group) {
 
 // The score of a vector of keys after mod and mask.
 Value* DecodeEmitter::modified(Value* row, Value* score, Value* kv, Value* active) {
-  Value* b = build_.CreateTrunc(arg(&DecodeKernelArgs::b), build_.getInt32Ty());
+  Value* b = i32_at(arg(&DecodeKernelArgs::entries), row);
   Value* h = i32_at(arg(&DecodeKernelArgs::heads), row);
   Value* q = i32_at(arg(&DecodeKernelArgs::positions), row);
   std::int64_t frame = 0;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "emit/llvm/convert.h"
 #include "emit/llvm/fetch.h"
@@ -23,10 +24,12 @@ DecodeProducts::DecodeProducts(Builder& build, const plan::DecodeKernelSpec& spe
                                const Arguments<Args>& args)
     : build_(build),
       spec_(spec),
-      keys_(args[&Args::keys]),
-      key_stride_(args[&Args::key_stride]),
-      values_(args[&Args::values]),
-      value_stride_(args[&Args::value_stride]),
+      keys_{spec.key_type, &plan::KeyGroup::keys, &plan::KeyGroup::key_stride,
+            spec.key_scales ? args[&Args::key_scales] : nullptr},
+      values_{spec.value_type, &plan::KeyGroup::values, &plan::KeyGroup::value_stride,
+              spec.value_scales ? args[&Args::value_scales] : nullptr},
+      key_groups_(args[&Args::groups]),
+      next_groups_(args[&Args::next]),
       count_(args[&Args::count]),
       queries_(args[&Args::queries]),
       rows_(args[&Args::rows]),
@@ -67,31 +70,64 @@ Value* DecodeProducts::weight_of(Value* row, Value* key) {
   return build_.CreateLoad(build_.real(), real_at(scores_, row, spec_.key_block, key));
 }
 
-// The key in a lane of a group; the last one beyond the end.
-Value* DecodeProducts::key_row(Value* group, int lane) {
-  Value* place = build_.CreateNSWAdd(first_key(group), build_.index(lane));
-  place = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, place,
-                                       build_.CreateNSWSub(count_, build_.index(1)));
-  return build_.element(build_.getInt8Ty(), keys_, build_.CreateNSWMul(place, key_stride_));
+DecodeProducts::Group DecodeProducts::group_of(const Operand& of, Value* number) {
+  const auto member = [&](Value* groups, auto which) {
+    Value* at = build_.CreateNSWMul(number, build_.index(sizeof(plan::KeyGroup)));
+    return Arguments<plan::KeyGroup>(build_, build_.element(build_.getInt8Ty(), groups, at))[which];
+  };
+  return {of, number, member(key_groups_, of.rows), member(key_groups_, of.stride),
+          member(next_groups_, of.rows), member(next_groups_, of.stride)};
 }
 
-Value* DecodeProducts::value_row(Value* key) {
-  return build_.element(build_.getInt8Ty(), values_, build_.CreateNSWMul(key, value_stride_));
+DecodeProducts::Row DecodeProducts::row_of(const Group& group, Value* lane) {
+  const auto row = [&](Value* first, Value* stride) {
+    return build_.CreateGEP(build_.getInt8Ty(), first, build_.CreateNSWMul(lane, stride));
+  };
+  Value* scale = nullptr;
+  if (group.of.scales != nullptr) {
+    Value* key = build_.CreateNSWAdd(first_key(group.number), lane);
+    scale = build_.CreateLoad(build_.getFloatTy(),
+                              build_.element(build_.getFloatTy(), group.of.scales, key));
+  }
+  return {group.of.type, row(group.rows, group.stride), scale,
+          row(group.next_rows, group.next_stride)};
 }
 
-// One element of a row of a tensor, or as many as there are lanes, in the compute type.
-Value* DecodeProducts::stored(Value* row, DType type, Value* at, bool vector) {
-  ::llvm::Type* element = stored_type(build_, type);
-  Value* loaded =
-      build_.load(vector ? build_.vector(element) : element, build_.element(element, row, at));
-  return from_stored(build_, loaded, type, spec_.compute);
+// One element of a row, or as many as there are lanes, in the compute type.
+Value* DecodeProducts::stored(const Row& row, Value* at, bool vector) {
+  ::llvm::Type* element = stored_type(build_, row.type);
+  Value* loaded = build_.load(vector ? build_.vector(element) : element,
+                              build_.element(element, row.address, at));
+  if (row.scale == nullptr) return from_stored(build_, loaded, row.type, spec_.compute);
+  Value* scale = vector ? build_.splat(row.scale) : row.scale;
+  Value* number = build_.CreateFMul(from_stored(build_, loaded, row.type, DType::f32), scale);
+  return from_stored(build_, number, DType::f32, spec_.compute);
 }
 
-// Asks for the same elements of a row of the next block, which mostly follows this one; no memory
-// need be there.
-void DecodeProducts::fetch_next(Value* row, Value* stride, DType type, Value* at) {
-  Value* next = build_.CreateGEP(build_.getInt8Ty(), row, build_.CreateMul(count_, stride));
-  prefetch(build_, build_.CreateGEP(stored_type(build_, type), next, at));
+// Asks for the same elements of a row of the next block.
+void DecodeProducts::fetch_next(const Row& row, Value* at) {
+  prefetch(build_, build_.CreateGEP(stored_type(build_, row.type), row.next, at));
+}
+
+// The lane, or the last one that holds a key.
+Value* DecodeProducts::lane_of_key(Value* group, int lane) {
+  Value* last = build_.CreateNSWSub(build_.CreateNSWSub(count_, build_.index(1)), first_key(group));
+  return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, build_.index(lane), last);
+}
+
+Values DecodeProducts::for_values(
+    Values sums, const std::function<Values(Value* key, const Row&, const Values&)>& body) {
+  return build_.loop(
+      build_.index(0), groups_, 1, std::move(sums), [&](Value* number, const Values& so_far) {
+        const Group group = group_of(values_, number);
+        Value* left = build_.CreateNSWSub(count_, first_key(number));
+        Value* keys = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, left,
+                                                   build_.index(build_.lanes()));
+        return build_.loop(
+            build_.index(0), keys, 1, so_far, [&](Value* lane, const Values& now) {
+              return body(build_.CreateNSWAdd(first_key(number), lane), row_of(group, lane), now);
+            });
+      });
 }
 
 void DecodeProducts::for_groups(const std::function<void(Value*)>& body) {
@@ -119,9 +155,10 @@ void DecodeProducts::multiply() {
 // Keys go into the lanes, group by group.
 void DecodeProducts::turn_keys() {
   const std::int64_t lanes = build_.lanes();
-  for_groups([&](Value* group) {
+  for_groups([&](Value* number) {
+    const Group group = group_of(keys_, number);
     std::int64_t done = 0;
-    const auto turn = [&](std::int64_t width, void (DecodeProducts::*body)(Value*, Value*)) {
+    const auto turn = [&](std::int64_t width, void (DecodeProducts::*body)(const Group&, Value*)) {
       const std::int64_t end = spec_.dim - (spec_.dim - done) % width;
       build_.loop(build_.index(done), build_.index(end), width,
                   [&](Value* d) { (this->*body)(group, d); });
@@ -133,28 +170,28 @@ void DecodeProducts::turn_keys() {
 }
 
 // As many elements of as many keys as a vector has lanes.
-void DecodeProducts::turn_square(Value* group, Value* d) {
+void DecodeProducts::turn_square(const Group& group, Value* d) {
   Values vectors;
   for (int i = 0; i < build_.lanes(); ++i) {
-    Value* row = key_row(group, i);
-    vectors.push_back(stored(row, spec_.key_type, d, true));
-    fetch_next(row, key_stride_, spec_.key_type, d);
+    const Row row = row_of(group, lane_of_key(group.number, i));
+    vectors.push_back(stored(row, d, true));
+    fetch_next(row, d);
   }
   vectors = transpose_vectors(build_, vectors);
   for (int i = 0; i < build_.lanes(); ++i) {
     build_.store(vectors[static_cast<std::size_t>(i)],
-                 turned(group, build_.CreateNSWAdd(d, build_.index(i))));
+                 turned(group.number, build_.CreateNSWAdd(d, build_.index(i))));
   }
 }
 
 // One element of as many keys.
-void DecodeProducts::turn_column(Value* group, Value* d) {
+void DecodeProducts::turn_column(const Group& group, Value* d) {
   Value* vector = ::llvm::PoisonValue::get(build_.reals());
   for (int i = 0; i < build_.lanes(); ++i) {
-    Value* element = stored(key_row(group, i), spec_.key_type, d, false);
+    Value* element = stored(row_of(group, lane_of_key(group.number, i)), d, false);
     vector = build_.CreateInsertElement(vector, element, build_.index(i));
   }
-  build_.store(vector, turned(group, d));
+  build_.store(vector, turned(group.number, d));
 }
 
 // `groups` groups of keys, so that each number of a query that is loaded serves all of them.
@@ -230,14 +267,12 @@ void DecodeProducts::add_columns(const Rows& rows, Value* d, int vectors, bool w
       sums.push_back(build_.load(build_.reals(), sums_of(row_at(r), column(v))));
     if (with_weights) sums.push_back(build_.splat(build_.CreateLoad(build_.real(), total_at(r))));
   }
-  const auto step = [&](Value* k, const Values& so_far) {
-    Value* row = value_row(k);
+  const auto step = [&](Value* k, const Row& row, const Values& so_far) {
     Values values, next;
     for (int v = 0; v < vectors; ++v) {
-      values.push_back(stored(row, spec_.value_type, column(v), true));
+      values.push_back(stored(row, column(v), true));
       const auto bytes = static_cast<std::int64_t>(size_of(spec_.value_type));
-      if (v * build_.lanes() * bytes % line_bytes == 0)
-        fetch_next(row, value_stride_, spec_.value_type, column(v));
+      if (v * build_.lanes() * bytes % line_bytes == 0) fetch_next(row, column(v));
     }
     for (int r = 0; r < rows.count; ++r) {
       Value* weight = build_.splat(weight_of(row_at(r), k));
@@ -248,7 +283,7 @@ void DecodeProducts::add_columns(const Rows& rows, Value* d, int vectors, bool w
     }
     return next;
   };
-  sums = build_.loop(build_.index(0), count_, 1, sums, step);
+  sums = for_values(std::move(sums), step);
   auto next = sums.begin();
   for (int r = 0; r < rows.count; ++r) {
     for (int v = 0; v < vectors; ++v) build_.store(*next++, sums_of(row_at(r), column(v)));
@@ -260,12 +295,11 @@ void DecodeProducts::add_columns(const Rows& rows, Value* d, int vectors, bool w
 // One element of O of a row.
 void DecodeProducts::add_column(Value* row, Value* d) {
   Value* at = sums_of(row, d);
-  const auto step = [&](Value* k, const Values& so_far) {
-    Value* value = stored(value_row(k), spec_.value_type, d, false);
-    return Values{build_.fma(value, weight_of(row, k), so_far.front())};
+  const auto step = [&](Value* k, const Row& value, const Values& so_far) {
+    return Values{build_.fma(stored(value, d, false), weight_of(row, k), so_far.front())};
   };
   Value* before = build_.CreateLoad(build_.real(), at);
-  build_.CreateStore(build_.loop(build_.index(0), count_, 1, {before}, step).front(), at);
+  build_.CreateStore(for_values({before}, step).front(), at);
 }
 
 // l of a row.

@@ -33,6 +33,24 @@ class DecodeProducts {
  private:
   using Args = plan::DecodeKernelArgs;
 
+  // Keys or values: their type, and what says in a KeyGroup where they are.
+  struct Operand {
+    DType type;
+    const void* plan::KeyGroup::* rows;
+    std::int64_t plan::KeyGroup::* stride;
+    Value* scales;  // by key, or null
+  };
+  // Of a vector's worth of keys: where its rows are, and those to ask for meanwhile.
+  struct Group {
+    const Operand& of;
+    Value* number;
+    Value *rows, *stride, *next_rows, *next_stride;
+  };
+  // A key or a value: its row, what it is multiplied with (or null), and the row to ask for meanwhile.
+  struct Row {
+    DType type;
+    Value *address, *scale, *next;
+  };
   // Rows from `first` on, whose sums are in registers together.
   struct Rows {
     Value* first = nullptr;
@@ -42,8 +60,8 @@ class DecodeProducts {
   void for_rows(const std::function<void(const Rows&)>& body);
 
   void turn_keys();
-  void turn_square(Value* group, Value* d);
-  void turn_column(Value* group, Value* d);
+  void turn_square(const Group& group, Value* d);
+  void turn_column(const Group& group, Value* d);
   void multiply_rows(const Rows& rows, Value* group, int groups);
 
   void add_rows(const Rows& rows);
@@ -54,14 +72,19 @@ class DecodeProducts {
   [[nodiscard]] Value* real_at(Value* array, Value* row, std::int64_t width, Value* at);
   [[nodiscard]] Value* turned(Value* group, Value* d);
   [[nodiscard]] Value* weight_of(Value* row, Value* key);
-  [[nodiscard]] Value* key_row(Value* group, int lane);
-  [[nodiscard]] Value* value_row(Value* key);
-  Value* stored(Value* row, DType type, Value* at, bool vector);
-  void fetch_next(Value* row, Value* stride, DType type, Value* at);
+  [[nodiscard]] Value* lane_of_key(Value* group, int lane);
+  [[nodiscard]] Group group_of(const Operand& of, Value* number);
+  [[nodiscard]] Row row_of(const Group& group, Value* lane);
+  Value* stored(const Row& row, Value* at, bool vector);
+  void fetch_next(const Row& row, Value* at);
+  // Goes on with sums, value after value.
+  Values for_values(Values sums,
+                    const std::function<Values(Value* key, const Row&, const Values&)>& body);
 
   Builder& build_;
   const plan::DecodeKernelSpec& spec_;
-  Value *keys_, *key_stride_, *values_, *value_stride_, *count_;
+  Operand keys_, values_;
+  Value *key_groups_, *next_groups_, *count_;
   Value *queries_, *rows_, *turned_, *scores_, *sums_, *weight_;
   Value* groups_;  // vectors' worth of keys
 };
