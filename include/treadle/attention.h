@@ -42,6 +42,7 @@
 #include "treadle/key_lists.h"
 #include "treadle/layout.h"
 #include "treadle/mod.h"
+#include "treadle/sequences.h"
 #include "treadle/tensor.h"
 #include "treadle/view.h"
 
@@ -179,6 +180,20 @@ class TREADLE_API Attention {
                                   const std::optional<ConstView>& dlse = std::nullopt,
                                   const Call& call = {}) const;
   void backward_into(const BackwardViews& results, const Inputs& inputs, const Saved& saved,
+                     const ConstView& dout, const std::optional<ConstView>& dlse = std::nullopt,
+                     const Call& call = {}) const;
+
+  // The same for sequences of different lengths (treadle/sequences.h): out is [all queries, heads,
+  // value dim], lse and max are [all queries, heads]. Backward takes packed keys only; dq, dk and dv
+  // have the shapes of q, k and v.
+  [[nodiscard]] Forward forward(const Sequences& sequences, const Call& call = {}) const;
+  void forward_into(const ForwardViews& results, const Sequences& sequences,
+                    const Call& call = {}) const;
+  [[nodiscard]] Backward backward(const Sequences& sequences, const Saved& saved,
+                                  const ConstView& dout,
+                                  const std::optional<ConstView>& dlse = std::nullopt,
+                                  const Call& call = {}) const;
+  void backward_into(const BackwardViews& results, const Sequences& sequences, const Saved& saved,
                      const ConstView& dout, const std::optional<ConstView>& dlse = std::nullopt,
                      const Call& call = {}) const;
 

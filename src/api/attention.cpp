@@ -36,27 +36,6 @@ Sizes check_backward(const Attention::Compiled& compiled, const api::BackwardGiv
   return sizes;
 }
 
-// Views for exactly the gradients that were asked for when compiled.
-void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,
-                    const std::vector<const Capture*>& bound) {
-  for (const CaptureView& given : views) {
-    if (std::ranges::find(compiled.gradients, given.name) == compiled.gradients.end()) {
-      base::fail("backward: a view for the gradient of \"{}\" is given, which was not asked for",
-                 given.name);
-    }
-    if (std::ranges::count(views, given.name, &CaptureView::name) > 1)
-      base::fail("backward: two views for the gradient of \"{}\" are given", given.name);
-  }
-  for (const std::string& name : compiled.gradients) {
-    const auto found = std::ranges::find(views, name, &CaptureView::name);
-    if (found == views.end())
-      base::fail("backward: no view for the gradient of \"{}\" is given", name);
-    const auto capture = std::ranges::find(bound, name, &Capture::name);
-    api::check_result("backward", "the gradient of \"" + name + "\"", found->gradient,
-                      (*capture)->view());
-  }
-}
-
 }  // namespace
 
 Forward Attention::forward(const Inputs& inputs, const Call& call) const {
@@ -120,7 +99,7 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
   api::check_result("backward", "dv", results.dv, inputs.v);
   const std::vector<const Capture*> bound =
       api::bind("backward", compiled_->captures, call.captures);
-  check_captures(*compiled_, results.captures, bound);
+  api::check_captures(*compiled_, results.captures, bound);
   if (results.dsinks) {
     if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
     api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "api/compiled.h"
 #include "backend/held_layout.h"
 #include "base/compute_type.h"
 #include "base/error.h"
@@ -189,6 +190,25 @@ std::vector<const Capture*> bind(std::string_view call, const std::vector<Captur
     bound[at] = &capture;
   }
   return bound;
+}
+
+void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,
+                    const std::vector<const Capture*>& bound) {
+  for (const CaptureView& given : views) {
+    if (std::ranges::find(compiled.gradients, given.name) == compiled.gradients.end()) {
+      fail("backward: a view for the gradient of \"{}\" is given, which was not asked for",
+           given.name);
+    }
+    if (std::ranges::count(views, given.name, &CaptureView::name) > 1)
+      fail("backward: two views for the gradient of \"{}\" are given", given.name);
+  }
+  for (const std::string& name : compiled.gradients) {
+    const auto found = std::ranges::find(views, name, &CaptureView::name);
+    if (found == views.end()) fail("backward: no view for the gradient of \"{}\" is given", name);
+    const auto capture = std::ranges::find(bound, name, &Capture::name);
+    check_result("backward", "the gradient of \"" + name + "\"", found->gradient,
+                 (*capture)->view());
+  }
 }
 
 }  // namespace treadle::api

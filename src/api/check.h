@@ -46,4 +46,8 @@ void check_layout(std::string_view call, const base::Hash& mask, const backend::
 std::vector<const Capture*> bind(std::string_view call, const std::vector<Capture>& compiled,
                                  const std::vector<Capture>& given);
 
+// Views for exactly the gradients that were asked for when compiled; `bound` are the call's captures.
+void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,
+                    const std::vector<const Capture*>& bound);
+
 }  // namespace treadle::api

@@ -4,7 +4,6 @@
 #include "api/positions.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/error.h"
 
@@ -12,8 +11,6 @@ namespace treadle::api {
 namespace {
 
 using layout::Range;
-
-constexpr std::int64_t last_position = std::numeric_limits<std::int32_t>::max();
 
 void check(std::string_view call, std::string_view name, const std::vector<std::int64_t>& offsets,
            std::int64_t batch, std::int64_t rows) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -10,6 +12,9 @@
 #include "treadle/attention.h"
 
 namespace treadle::api {
+
+// Positions are between -last_position and last_position.
+inline constexpr std::int64_t last_position = std::numeric_limits<std::int32_t>::max();
 
 // Batch entries, one after the other, whose first query and first key stand at the same positions:
 // to a backend, a call of its own. Rows before position 0 are padding and belong to no part.

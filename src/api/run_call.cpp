@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "api/add.h"
 #include "api/call.h"
 #include "api/check.h"
 #include "api/positions.h"
@@ -95,33 +96,13 @@ void forward_parts(const Runner& runner, const ForwardViews& results, const Inpu
     ForwardViews views{queries_of(out.view(), part), std::nullopt, std::nullopt};
     if (lse) views.lse = queries_of(lse->view(), part);
     if (max) views.max = queries_of(max->view(), part);
-    runner.compiled.backend->forward({runner.request(part, own), views});
+    const backend::ForwardRequest request{runner.request(part, own), views};
+    runner.compiled.backend->forward({&request, 1});
   }
   const ConstView done = out;
   base::copy(results.out, done);
   if (lse) base::copy(*results.lse, *lse);
   if (max) base::copy(*results.max, *max);
-}
-
-// to += from, of one type; `to` may be some rows of a tensor, `from` is contiguous.
-void add(const View& to, const Tensor& from) {
-  const std::int64_t blocks = to.rank() == 4 ? to.size(0) * to.size(1) : 1;
-  const std::int64_t length = blocks == 0 ? 0 : from.count() / blocks;
-  base::visit_dtype(to.dtype(), [&](auto element) {
-    using T = typename decltype(element)::type;
-    if constexpr (std::is_floating_point_v<T>) {
-      const T* part = static_cast<const T*>(from.view().data());
-      for (std::int64_t block = 0; block < blocks; ++block) {
-        T* sum = static_cast<T*>(to.data());
-        if (to.rank() == 4)
-          sum += block / to.size(1) * to.stride(0) + block % to.size(1) * to.stride(1);
-        for (std::int64_t i = 0; i < length; ++i) sum[i] += part[block * length + i];
-      }
-    } else {
-      base::internal_error("run_call: parts of gradients are f32 or f64, not {}",
-                           name_of(to.dtype()));
-    }
-  });
 }
 
 // Gradients of keys that batch entries share, and of captures, are the sums of those of all parts, in
@@ -178,14 +159,6 @@ void backward_parts(const Runner& runner, const BackwardViews& results, const Sa
   for (std::size_t i = 0; i < done.size(); ++i) base::copy(results.captures[i].gradient, done[i]);
 }
 
-void store_dsinks(const View& to, const std::vector<double>& dsinks) {
-  base::visit_dtype(to.dtype(), [&](auto element) {
-    using T = typename decltype(element)::type;
-    for (std::size_t h = 0; h < dsinks.size(); ++h)
-      base::store_as<T>(to.data(), static_cast<std::int64_t>(h) * to.stride(0), dsinks[h]);
-  });
-}
-
 }  // namespace
 
 void run_forward(std::string_view name, const Attention::Compiled& compiled, const Sizes& sizes,
@@ -195,7 +168,8 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled, con
   const backend::Bindings bindings = bindings_of(compiled.program, bound);
   const Runner runner(name, compiled, call, sizes, sinks, bindings);
   if (!runner.is_whole()) return forward_parts(runner, results, inputs);
-  compiled.backend->forward({runner.request(runner.parts.front(), inputs), results});
+  const backend::ForwardRequest request{runner.request(runner.parts.front(), inputs), results};
+  compiled.backend->forward({&request, 1});
 }
 
 void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,

@@ -78,4 +78,12 @@ std::vector<double> sink_gradients(const std::vector<double>& sinks, const backe
   return gradients;
 }
 
+void store_dsinks(const View& to, const std::vector<double>& dsinks) {
+  base::visit_dtype(to.dtype(), [&](auto element) {
+    using T = typename decltype(element)::type;
+    for (std::size_t h = 0; h < dsinks.size(); ++h)
+      base::store_as<T>(to.data(), static_cast<std::int64_t>(h) * to.stride(0), dsinks[h]);
+  });
+}
+
 }  // namespace treadle::api

@@ -28,4 +28,7 @@ struct SinkRows {
 std::vector<double> sink_gradients(const std::vector<double>& sinks, const backend::Sizes& sizes,
                                    const SinkRows& rows, const base::Workers& workers);
 
+// The gradients to a view [heads] of any type of sinks.
+void store_dsinks(const View& to, const std::vector<double>& dsinks);
+
 }  // namespace treadle::api

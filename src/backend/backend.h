@@ -43,6 +43,16 @@ struct Bindings {
   std::vector<ConstView> score_mod, mask, derivative;
 };
 
+// Keys of one sequence in pages: then inputs.k and inputs.v are pools, [pages, key heads, page size,
+// dim] with last strides 1, and the batch is 1.
+struct Pages {
+  const std::int32_t* table = nullptr;  // of the sequence: page after page
+  std::int64_t stride = 1;              // of the table
+  std::int64_t first = 0;               // the position of the first key of the first page
+  // [pages, key heads, page size], f32, or null: what each row of the pools is multiplied with.
+  const ConstView *k_scales = nullptr, *v_scales = nullptr;
+};
+
 // What all calls have. Requests refer to what the caller holds: they are for the time of a call.
 struct Request {
   std::string_view name;  // of the call, in messages
@@ -53,6 +63,7 @@ struct Request {
   const Layout& layout;  // empty, or one for these sizes and this mask
   base::Workers workers;
   std::span<const double> sinks;  // of each head, or none
+  const Pages* pages = nullptr;
 };
 
 struct ForwardRequest : Request {
@@ -80,7 +91,9 @@ class Backend {
                                              const base::Workers& workers) const = 0;
 
   // What may have been written when they throw is in treadle/error.h.
-  virtual void forward(const ForwardRequest& request) const = 0;
+  // Several of one compiled function, with the same workers and bindings, run together. No result of
+  // one lies where another reads.
+  virtual void forward(std::span<const ForwardRequest> requests) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
 
   // Makes what calls with such sizes and types can need; inputs are empty and have only types.

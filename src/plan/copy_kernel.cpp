@@ -4,8 +4,10 @@
 namespace treadle::plan {
 
 base::Key key(const CopySpec& spec) {
-  const auto& [target, from, to, length] = spec;
-  return base::Hasher().add("copy").add(hash(target)).add(from).add(to).add(length).key();
+  const auto& [target, from, to, length, scaled] = spec;
+  base::Hasher hasher;
+  hasher.add("copy").add(hash(target)).add(from).add(to).add(length).add(scaled);
+  return hasher.key();
 }
 
 }  // namespace treadle::plan

@@ -20,15 +20,20 @@ struct CopyArgs {
   std::int64_t target_stride = 0;
   const std::int32_t* target_index = nullptr;
   std::int64_t count = 0;
+  // What row i is multiplied with, if the spec says so: scales[source_index[i] * scale_stride].
+  const float* scales = nullptr;
+  std::int64_t scale_stride = 0;  // in elements
 };
 
-// Exact from a narrow type to a wide one, rounded to nearest even the other way.
+// Exact from a narrow type to a wide one, rounded to nearest even the other way. A row with a scale is
+// f32(element) * scale, rounded once.
 struct CopySpec {
   using Args = CopyArgs;
 
   Target target;
   DType from = DType::f32, to = DType::f32;
   std::int64_t length = 0;  // of a row
+  bool scaled = false;
 
   bool operator==(const CopySpec&) const = default;
 };

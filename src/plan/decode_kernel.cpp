@@ -37,8 +37,8 @@ std::int64_t decode_block(const Target& target, DType compute, DType key_type, s
 
 base::Key key(const DecodeKernelSpec& spec) {
   // A binding for each member: one that is added and forgotten here does not compile.
-  const auto& [target, compute, key_type, value_type, key_scales, value_scales, dim, value_dim, key_block, rows, score,
-               score_facts, masked, mask, mask_facts, mods] = spec;
+  const auto& [target, compute, key_type, value_type, key_scales, value_scales, dim, value_dim,
+               key_block, rows, score, score_facts, masked, mask, mask_facts, mods] = spec;
   base::Hasher hasher;
   hasher.add("decode").add(hash(target)).add(compute).add(key_type).add(value_type);
   hasher.add(key_scales).add(value_scales);

@@ -34,8 +34,8 @@ class DecodeWork::Decoder {
   virtual void run_list(std::int64_t number, Workspace& workspace) = 0;
 
   DecodeLists lists;
-  std::size_t room = 0;          // bytes of a thread's memory
-  std::int64_t kept_items = 0;   // chunks of key heads
+  std::size_t room = 0;             // bytes of a thread's memory
+  std::int64_t kept_items = 0;      // chunks of key heads
   std::vector<std::int64_t> order;  // of lists: longest first
   std::vector<std::atomic<bool>> unclear;
 };
@@ -242,8 +242,7 @@ std::int64_t DecoderOf<F>::load_queries(std::int64_t sequence, std::int64_t key_
     for (std::int64_t i = 0; i < queries; ++i, ++row) {
       room.heads[row] = static_cast<std::int32_t>(h);
       room.entries[row] = static_cast<std::int32_t>(from.b);
-      room.positions[row] =
-          static_cast<std::int32_t>(from.layout.extent().queries.begin + i);
+      room.positions[row] = static_cast<std::int32_t>(from.layout.extent().queries.begin + i);
     }
   }
   const F factor = static_cast<F>(from.problem.scale * from.kernels.query_factor);
@@ -415,8 +414,8 @@ double DecodeWork::cost(int phase, std::int64_t item) const {
     for (const KeptChunks& kept : lists.kept) rows = std::max(rows, kept.rows);
     return cost_of(plan::keys_of_chunk(0).count(), rows);
   }
-  const auto number = static_cast<std::size_t>(
-      decoder_->order[static_cast<std::size_t>(item / lists.key_heads)]);
+  const auto number =
+      static_cast<std::size_t>(decoder_->order[static_cast<std::size_t>(item / lists.key_heads)]);
   const DecodeLists::Sequence& sequence = lists.sequences[number];
   return cost_of(sequence.chunks.empty() ? 0 : plan::keys_of_chunks(sequence.chunks).count(),
                  sequence.rows);

@@ -50,8 +50,8 @@ struct DecodeSequence {
 
 // Sequences whose first keys are the same memory, and are looked at together.
 struct SharedKeys {
-  std::vector<std::int64_t> sequences;  // numbers, ascending
-  std::int64_t end = 0;                 // the position where the first different key may be
+  std::vector<std::int64_t> sequences;     // numbers, ascending
+  std::int64_t end = 0;                    // the position where the first different key may be
   const DecodeKernels* kernels = nullptr;  // for the rows of all of them
 };
 

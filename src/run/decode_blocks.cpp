@@ -87,7 +87,10 @@ bool DecodeBlocks::take_group(DecodeBlock& block) {
   group = {block.keys + block.count * size.key_bytes, size.key_bytes,
            block.values + block.count * size.value_bytes, size.value_bytes};
   const std::int64_t end = block.count + size.lanes;
-  while (block.count < end && !runs_.empty() && runs_.front().full() == block.full) {
+  // Neighbours only: kernels read captures by kv as vectors.
+  std::int64_t neighbour = left_.begin;
+  while (block.count < end && !runs_.empty() && runs_.front().full() == block.full &&
+         left_.begin == neighbour) {
     const std::int64_t count = next_alike(end - block.count);
     for (std::int64_t i = 0; i < count; ++i) {
       std::memcpy(block.keys + (block.count + i) * size.key_bytes, rows_.key(left_.begin + i),
@@ -95,6 +98,7 @@ bool DecodeBlocks::take_group(DecodeBlock& block) {
       std::memcpy(block.values + (block.count + i) * size.value_bytes, rows_.value(left_.begin + i),
                   static_cast<std::size_t>(size.value_bytes));
     }
+    neighbour = left_.begin + count;
     take(block, count);
   }
   return block.count == end;

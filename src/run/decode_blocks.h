@@ -4,9 +4,9 @@
 //   for (blocks.start(runs, chunk); blocks.next();)
 //     kernel({.groups = blocks.now().groups, .next = blocks.ahead().groups, ...});
 //
-// Rows may lie anywhere: a block goes on from one page to the next and from one short run to another.
-// Kernels want each vector's worth of rows at equal distances; others are copied, as they are. A
-// block ends where keys of the other kind begin, full or partial.
+// Kernels want each vector's worth of keys to be neighbours, with rows at equal distances. Rows may lie
+// anywhere, in short pages for instance: then they are copied, as they are. A block ends where keys of
+// the other kind begin, full or partial.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ struct DecodeBlockSize {
 };
 
 struct DecodeBlock {
-  plan::KeyGroup* groups = nullptr;           // [keys / lanes]
+  plan::KeyGroup* groups = nullptr;              // [keys / lanes]
   std::byte *keys = nullptr, *values = nullptr;  // [keys] rows: copies
   // [keys], the last one fills the rest of its vector; scales if the source has them.
   float *key_scales = nullptr, *value_scales = nullptr;

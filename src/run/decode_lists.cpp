@@ -87,7 +87,8 @@ class Maker {
 
   void share(const SharedKeys& given) {
     if (given.end <= 0) return;
-    KeptChunks kept{.sequences = given.sequences, .chunks = {}, .end = given.end, .kernels = given.kernels};
+    KeptChunks kept{
+        .sequences = given.sequences, .chunks = {}, .end = given.end, .kernels = given.kernels};
     kept.chunks = plan::chunks_of(Range(given.end));
     for (std::int64_t chunk = 0; chunk < kept.chunks.end; ++chunk) {
       Range keys = plan::keys_of_chunk(chunk);

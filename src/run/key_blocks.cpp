@@ -86,21 +86,30 @@ template <class F>
 void KeyBlocks<F>::copy(std::int64_t place, std::int64_t count) {
   if (count == 0) return;
   const auto load = [&](const CopyKernel& kernel, const std::byte* first, std::int64_t stride,
-                        F* to, std::int64_t length) {
+                        const float* scales, std::int64_t scale_stride, F* to,
+                        std::int64_t length) {
     // By position: where position 0 would be, though no row need be there. A number, because a
     // pointer may not leave what it points into.
-    const auto zero =
-        reinterpret_cast<std::uintptr_t>(first) - static_cast<std::uintptr_t>(rows_.begin * stride);
-    kernel({.source = reinterpret_cast<const void*>(zero),  // NOLINT(performance-no-int-to-ptr)
+    const auto zero_of = [&](const auto* address, std::int64_t bytes) {
+      const auto zero = reinterpret_cast<std::uintptr_t>(address) -
+                        static_cast<std::uintptr_t>(rows_.begin * bytes);
+      return reinterpret_cast<decltype(address)>(zero);  // NOLINT(performance-no-int-to-ptr)
+    };
+    constexpr auto scale_bytes = static_cast<std::int64_t>(sizeof(float));
+    kernel({.source = zero_of(first, stride),
             .source_stride = stride,
             .source_index = room_.positions + place,
             .target = to + place * length,
             .target_stride = length * static_cast<std::int64_t>(sizeof(F)),
             .target_index = nullptr,
-            .count = count});
+            .count = count,
+            .scales = zero_of(scales, scale_stride * scale_bytes),
+            .scale_stride = scale_stride});
   };
-  load(load_k_, rows_.keys, rows_.key_stride, room_.keys, plan_.dim);
-  load(load_v_, rows_.values, rows_.value_stride, room_.values, plan_.value_dim);
+  load(load_k_, rows_.keys, rows_.key_stride, rows_.key_scales, rows_.key_scale_stride, room_.keys,
+       plan_.dim);
+  load(load_v_, rows_.values, rows_.value_stride, rows_.value_scales, rows_.value_scale_stride,
+       room_.values, plan_.value_dim);
 }
 
 template <class F>

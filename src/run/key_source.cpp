@@ -4,14 +4,6 @@
 #include "run/rows.h"
 
 namespace treadle::run {
-namespace {
-
-bool is_contiguous(const ConstView& view) {
-  return view.stride(2) == view.size(3) || view.size(2) <= 1;
-}
-
-}  // namespace
-
 KeyRows TensorKeys::rows(std::int64_t b, std::int64_t key_head, std::int64_t) const {
   const std::int64_t batch = k_.size(0) == 1 ? 0 : b;
   return {.begin = first_,
@@ -23,7 +15,7 @@ KeyRows TensorKeys::rows(std::int64_t b, std::int64_t key_head, std::int64_t) co
 }
 
 bool TensorKeys::needs_copy(DType compute) const {
-  return k_.dtype() != compute || v_.dtype() != compute || !is_contiguous(k_) || !is_contiguous(v_);
+  return k_.dtype() != compute || v_.dtype() != compute || !rows_touch(k_) || !rows_touch(v_);
 }
 
 }  // namespace treadle::run

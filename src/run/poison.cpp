@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <type_traits>
 
 #include "base/element.h"
@@ -19,25 +20,27 @@ template <class F>
 F dot(const PoisonProblem& problem, std::int64_t b, std::int64_t h, std::int64_t q,
       std::int64_t kv) {
   const layout::Extent& extent = problem.layout->extent();
-  const ConstView& k = problem.k;
-  const std::int64_t key_head = h / (problem.q.size(1) / k.size(1));
+  const std::int64_t key_head = h / (problem.q.size(1) / problem.keys.heads());
+  const KeyRows rows = problem.keys.rows(b, key_head, kv);
+  const std::byte* row = rows.key(kv);
+  const std::int64_t dim = problem.q.size(3);
   const std::int64_t from_q = b * problem.q.stride(0) + h * problem.q.stride(1) +
                               (q - extent.queries.begin) * problem.q.stride(2);
-  const std::int64_t from_k = (k.size(0) == 1 ? 0 : b) * k.stride(0) + key_head * k.stride(1) +
-                              (kv - extent.keys.begin) * k.stride(2);
   const auto query = [&](std::int64_t d) {
     return base::load_double(problem.q.data(), problem.q.dtype(), from_q + d * problem.q.stride(3));
   };
   const auto key = [&](std::int64_t d) {
-    return base::load_double(k.data(), k.dtype(), from_k + d * k.stride(3));
+    const double number = base::load_double(row, problem.keys.key_type(), d);
+    if (rows.key_scales == nullptr) return number;
+    return static_cast<double>(static_cast<float>(number) * rows.key_scale(kv));
   };
   F sum = 0;
   if constexpr (std::is_same_v<F, double>) {
-    for (std::int64_t d = 0; d < k.size(3); ++d) sum += query(d) * key(d);
+    for (std::int64_t d = 0; d < dim; ++d) sum += query(d) * key(d);
     return sum * problem.scale;
   } else {
     const F scale = static_cast<F>(problem.scale);
-    for (std::int64_t d = 0; d < k.size(3); ++d)
+    for (std::int64_t d = 0; d < dim; ++d)
       sum = std::fma(static_cast<F>(query(d)) * scale, static_cast<F>(key(d)), sum);
     return sum;
   }

@@ -5,13 +5,15 @@
 
 #include "ir/graph.h"
 #include "layout/layout.h"
+#include "run/key_source.h"
 #include "run/poisoned.h"
 #include "treadle/view.h"
 
 namespace treadle::run {
 
 struct PoisonProblem {
-  ConstView q, k;
+  ConstView q;
+  const KeySource& keys;
   double scale = 1;
   DType compute = DType::f32;  // of the kernels
   ir::Graph score_mod;

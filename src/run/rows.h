@@ -24,6 +24,11 @@ std::int64_t row_bytes(const BasicView<Void>& view) {
   return view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
 }
 
+// Whether each row of a head begins where the one before it ends.
+inline bool rows_touch(const ConstView& view) {
+  return view.stride(2) == view.size(3) || view.size(2) <= 1;
+}
+
 // Rows index[0] .. index[count - 1] of a head, one after the other into `to`.
 template <class F>
 void load_rows(const CopyKernel& copy, const ConstView& from, std::int64_t b, std::int64_t h,

@@ -38,7 +38,8 @@ void run(std::span<Work* const> works, const base::Workers& workers, Scratch& sc
     }
     most = std::max(most, items);
     if (!merged.empty())
-      std::ranges::stable_sort(merged[static_cast<std::size_t>(phase)], std::greater(), &Item::cost);
+      std::ranges::stable_sort(merged[static_cast<std::size_t>(phase)], std::greater(),
+                               &Item::cost);
   }
   Scratch::Share share(scratch, std::min<std::int64_t>(most, workers.threads()), need);
   // From here on nothing is allocated: results are written.

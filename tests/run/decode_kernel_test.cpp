@@ -92,26 +92,25 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
     for (std::int64_t key = first; key < first + count; key += spec.target.lanes(spec.compute))
       groups.push_back({rows_of(k, s.dim, key), s.dim * bytes, rows_of(v, s.value_dim, key),
                         s.value_dim * bytes});
-    kernel(
-        {.groups = groups.data(),
-         .next = groups.data(),
-         .key_scales = nullptr,
-         .value_scales = nullptr,
-         .key_positions = kv.data(),
-         .count = count,
-         .queries = queries.data(),
-         .positions = positions.data(),
-         .heads = heads.data(),
-         .entries = entries.data(),
-         .rows = rows,
-         .score_captures = score_captures.data(),
-         .mask_captures = mask_captures.data(),
-         .frame = nullptr,
-         .turned = turned_keys.data(),
-         .scores = scores.data(),
-         .sums = sums.data(),
-         .maximum = maximum.data(),
-         .weight = weight.data()});
+    kernel({.groups = groups.data(),
+            .next = groups.data(),
+            .key_scales = nullptr,
+            .value_scales = nullptr,
+            .key_positions = kv.data(),
+            .count = count,
+            .queries = queries.data(),
+            .positions = positions.data(),
+            .heads = heads.data(),
+            .entries = entries.data(),
+            .rows = rows,
+            .score_captures = score_captures.data(),
+            .mask_captures = mask_captures.data(),
+            .frame = nullptr,
+            .turned = turned_keys.data(),
+            .scores = scores.data(),
+            .sums = sums.data(),
+            .maximum = maximum.data(),
+            .weight = weight.data()});
   }
   Tensor out(spec.compute, {1, s.heads, s.queries, s.value_dim});
   auto* to = out.data<F>().data();

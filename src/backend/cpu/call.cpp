@@ -11,13 +11,12 @@
 #include <utility>
 
 #include "backend/cpu/call_memory.h"
-#include "backend/cpu/cpu.h"
+#include "backend/cpu/decode_call.h"
+#include "backend/cpu/forward_call.h"
 #include "base/parallel.h"
-#include "layout/shared_choices.h"
-#include "plan/capture_descriptors.h"
+#include "layout/build.h"
 #include "run/backward.h"
-#include "run/decode.h"
-#include "run/forward.h"
+#include "run/work.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -27,95 +26,72 @@ void compile(const run::Missing& missing, const base::Workers& workers) {
   base::parallel_for(workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
 }
 
-plan::ScheduleOptions schedule_options(const run::ForwardPass& pass, const run::KeySource& keys,
-                                       const base::Workers& workers) {
-  const plan::TilePlan& widest = pass.widest().plan;
-  const bool copies = keys.needs_copy(widest.compute) ||
-                      pass.layout().tiles().order().kind == layout::Order::Kind::residue;
-  return {.key_heads = keys.heads(),
-          .most_queries = widest.width(),
-          .tiles_per_group = plan::tiles_per_group(widest, copies),
-          .threads = workers.threads(),
-          .weights = plan::tile_weights(widest.target, widest.compute)};
-}
-
 }  // namespace
 
-void Cpu::forward(const ForwardRequest& call) const {
-  if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty()) return;
-  const Layout layout =
-      call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
-  const Layout::Held& held = *layout.held();
-  if (decode(call, held)) return;
-  const bool only = held.terms.size() == 1;
-  bool checked = false;
-  std::vector<std::shared_ptr<const run::ForwardKernels>> kernels;
-  run::Missing missing;
-  std::vector<run::ForwardPass> passes;
-  for (const Layout::Held::Term& term : held.terms) {
-    const CallFacts facts =
-        find_forward_facts(program_, forms_, call.bound, term.layout, term.mask.get());
-    checked = checked || facts.checked();
-    const ForwardKind kind = kind_of(call, facts, term);
-    kernels.push_back(kernels_.forward(kind));
-    needed(*kernels.back(), term.layout, only, missing);
-    // Terms with the same tiles of queries are looked at together.
-    if (passes.empty() ||
-        !layout::share_a_pass(passes.back().layout().tiles(), term.layout.tiles()))
-      passes.emplace_back();
-    passes.back().terms.push_back(
-        {*kernels.back(), term.layout, mask_captures(call, kind), held.listed.has_value()});
+// Calls without a layout get one: large ones on all threads, those of few queries side by side.
+std::vector<Layout> Cpu::layouts(std::span<const ForwardRequest* const> calls) const {
+  std::vector<Layout> layouts;
+  std::vector<std::size_t> few;
+  std::vector<layout::Extent> extents;
+  for (const ForwardRequest* call : calls) {
+    const layout::Extent extent = call->sizes.extent();
+    const bool is_few = calls.size() > 1 && call->layout.empty() && extent.batch == 1 &&
+                        extent.queries.count() <= target_.lanes(call->sizes.compute);
+    if (is_few && terms_.find(call->bound.mask).empty()) {
+      few.push_back(layouts.size());
+      extents.push_back(extent);
+      layouts.emplace_back();
+    } else {
+      layouts.push_back(call->layout.empty() ? Cpu::layout(call->sizes, call->bound, call->workers)
+                                             : call->layout);
+    }
   }
-  compile(missing, call.workers);
-  const ForwardMemory memory(call, forms_, checked);
-  for (run::ForwardPass& pass : passes) {
-    plan::ScheduleOptions options = schedule_options(pass, memory.keys(), call.workers);
-    options.may_cut = only;
-    pass.schedule = plan::schedule(pass.layouts(), options);
+  if (few.empty()) return layouts;
+  const ForwardRequest& first = *calls.front();
+  auto built = layout::build_tiles({program_.mask, first.bound.mask}, extents, first.workers);
+  for (std::size_t i = 0; i < few.size(); ++i) {
+    auto held = std::make_shared<Layout::Held>();
+    held->terms.push_back({std::move(built[i])});
+    held->mask = mask_;
+    layouts[few[i]] = Layout(std::move(held));
   }
-  const auto poisoned = run::forward(passes, memory.problem(call), call.workers, process_.scratch);
-  if (poisoned) explain(call, held, *poisoned);
-  memory.deliver();
+  return layouts;
 }
 
-std::optional<Cpu::DecodePlan> Cpu::plan_decode(const Request& call,
-                                                const Layout::Held& held) const {
-  const Layout::Held::Term& term = held.terms.front();
-  const std::int64_t group = call.sizes.heads / call.sizes.key_heads;
-  if (held.terms.size() > 1 || term.mask != nullptr ||
-      !plan::decodes(target_, call.sizes.compute, term.layout, group))
-    return std::nullopt;
-  TurnedMods mods = find_turned_facts(program_, forms_, call.bound, term.layout.extent());
-  if (mods.facts.checked()) return std::nullopt;
-  DecodeKind kind{kind_of(call, mods.facts, term),
-                  plan::RowBlocks(group * call.sizes.queries.count())};
-  kind.forward.sparse = false;  // which its kernels do not look at
-  return DecodePlan{std::move(kind), std::move(mods)};
-}
-
-bool Cpu::decode(const ForwardRequest& call, const Layout::Held& held) const {
-  const auto plan = plan_decode(call, held);
-  if (!plan) return false;
-  const layout::Layout& layout = held.terms.front().layout;
-  const auto kernels = kernels_.decode(plan->kind);
+void Cpu::forward(std::span<const ForwardRequest> requests) const {
+  std::vector<const ForwardRequest*> calls;
+  for (const ForwardRequest& request : requests) {
+    if (request.sizes.batch > 0 && request.sizes.heads > 0 && !request.sizes.queries.empty())
+      calls.push_back(&request);
+  }
+  if (calls.empty()) return;
+  const base::Workers& workers = calls.front()->workers;
+  const std::vector<Layout> all = layouts(calls);
   run::Missing missing;
-  needed(*kernels, layout, missing);
-  compile(missing, call.workers);
-  const ForwardMemory memory(call, forms_, false);
-  const run::ForwardProblem posed = memory.problem(call);
-  run::DecodeProblem problem{.sequences = {},
-                             .shared = {},
-                             .score_captures = plan::capture_descriptors(plan->mods.score_memory),
-                             .mask_captures = plan::capture_descriptors(plan->mods.mask_memory)};
-  for (std::int64_t entry = 0; entry < call.sizes.batch; ++entry)
-    problem.sequences.push_back(
-        {posed, entry, call.sizes.first_b + entry, layout, entry, *kernels});
-  run::DecodeWork work(problem, call.workers, process_.scratch);
-  run::Work* const only = &work;
-  run::run({&only, 1}, call.workers, process_.scratch);
-  if (!work.unclear().empty()) return false;
-  memory.deliver();
-  return true;
+  DecodeCall decoding(*this);
+  std::vector<std::unique_ptr<ForwardCall>> others;
+  const auto add_other = [&](const ForwardRequest& call, const Layout& layout) {
+    others.push_back(std::make_unique<ForwardCall>(*this, call, layout, missing));
+  };
+  for (std::size_t i = 0; i < calls.size(); ++i)
+    if (!decoding.add(*calls[i], all[i])) add_other(*calls[i], all[i]);
+  for (const DecodeCall::Entry& entry : decoding.find_kernels(missing))
+    add_other(*entry.request, entry.layout);
+  compile(missing, workers);
+  std::vector<run::Work*> works;
+  for (const auto& call : others) works.push_back(&call->prepare());
+  if (!decoding.empty()) works.push_back(&decoding.prepare());
+  run::run(works, workers, process_.scratch);
+  if (!decoding.empty()) {
+    for (const DecodeCall::Entry& entry : decoding.unclear()) {
+      add_other(*entry.request, entry.layout);
+      run::Work* const again = &others.back()->prepare();
+      run::run({&again, 1}, workers, process_.scratch);
+    }
+  }
+  for (const auto& call : others) call->finish();
+  for (const auto& call : others) call->deliver();
+  decoding.deliver();
 }
 
 void Cpu::backward(const BackwardRequest& call) const {
@@ -156,7 +132,7 @@ void Cpu::backward(const BackwardRequest& call) const {
     const run::BackwardDone done =
         run::backward(passes, memory.problem(call), nonfinite, call.workers, process_.scratch);
     if (done.nan && nonfinite == run::Nonfinite::fast) continue;
-    if (done.poisoned) explain(call, held, *done.poisoned);
+    if (done.poisoned) explain(call, memory.keys(), held, *done.poisoned);
     return memory.deliver();
   }
 }

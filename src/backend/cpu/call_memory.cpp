@@ -5,6 +5,7 @@
 
 #include "base/memory_range.h"
 #include "plan/capture_descriptors.h"
+#include "run/paged_source.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -76,6 +77,15 @@ std::optional<PlacedResult> place(const std::optional<View>& view, bool in_priva
   return PlacedResult(*view, in_private);
 }
 
+std::unique_ptr<const run::KeySource> source_of(const ForwardRequest& call, const ConstView& k,
+                                                const ConstView& v) {
+  if (call.pages == nullptr) return std::make_unique<run::TensorKeys>(k, v, call.sizes.keys.begin);
+  return std::make_unique<run::PagedSource>(
+      run::PagePool{k, call.pages->k_scales}, run::PagePool{v, call.pages->v_scales},
+      run::PageList{call.pages->table, call.pages->stride, k.size(2), call.pages->first},
+      call.sizes.keys);
+}
+
 }  // namespace
 
 ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail)
@@ -83,7 +93,7 @@ ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, boo
       q_(call.inputs.q),
       k_(call.inputs.k),
       v_(call.inputs.v),
-      keys_(k_.view(), v_.view(), call.sizes.keys.begin),
+      keys_(source_of(call, k_.view(), v_.view())),
       private_(may_fail || collides(call)),
       out_(rows_at(call.results.out, private_)),
       lse_(place(call.results.lse, private_)),
@@ -94,7 +104,7 @@ run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
     return result ? std::optional<View>(result->view()) : std::nullopt;
   };
   return {.q = q_.view(),
-          .keys = keys_,
+          .keys = *keys_,
           .out = out_.view(),
           .lse = view_of(lse_),
           .max = view_of(max_),

@@ -4,6 +4,7 @@
 // and copies when all has succeeded.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -19,7 +20,7 @@ class ForwardMemory {
  public:
   ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail);
 
-  [[nodiscard]] const run::KeySource& keys() const { return keys_; }
+  [[nodiscard]] const run::KeySource& keys() const { return *keys_; }
   // Valid as long as this and the call are.
   [[nodiscard]] run::ForwardProblem problem(const ForwardRequest& call) const;
   void deliver() const;
@@ -27,7 +28,7 @@ class ForwardMemory {
  private:
   std::vector<ConstView> score_captures_;
   RowInput q_, k_, v_;
-  run::TensorKeys keys_;
+  std::unique_ptr<const run::KeySource> keys_;
   bool private_;
   PlacedResult out_;
   std::optional<PlacedResult> lse_, max_;

@@ -105,9 +105,10 @@ std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
   return most;
 }
 
-void Cpu::explain(const Request& call, const Layout::Held& held, const run::Poisoned& where) const {
+void Cpu::explain(const Request& call, const run::KeySource& keys, const Layout::Held& held,
+                  const run::Poisoned& where) const {
   run::report({.q = call.inputs.q,
-               .k = call.inputs.k,
+               .keys = keys,
                .scale = call.scale,
                .compute = call.sizes.compute,
                .score_mod = program_.score_mod,
@@ -131,12 +132,28 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
           .k = call.inputs.k.dtype(),
           .v = call.inputs.v.dtype(),
           .compute = call.sizes.compute,
+          .key_scales = call.pages != nullptr && call.pages->k_scales != nullptr,
+          .value_scales = call.pages != nullptr && call.pages->v_scales != nullptr,
           .dim = call.sizes.dim,
           .value_dim = call.sizes.value_dim,
           .score_facts = facts.score,
           .mask_facts = facts.mask,
           .sparse = plan::is_sparse(term.layout),
           .mask = {term.mask, facts.checked_term}};
+}
+
+bool Cpu::decodes(const Request& call, const Layout::Held& held) const {
+  const Layout::Held::Term& term = held.terms.front();
+  return held.terms.size() == 1 && term.mask == nullptr &&
+         plan::decodes(target_, call.sizes.compute, term.layout,
+                       call.sizes.heads / call.sizes.key_heads);
+}
+
+DecodeKind Cpu::decode_kind(const Request& call, const CallFacts& turned,
+                            const Layout::Held::Term& term, std::int64_t rows) const {
+  DecodeKind kind{kind_of(call, turned, term), plan::RowBlocks(rows)};
+  kind.forward.sparse = false;  // which its kernels do not look at
+  return kind;
 }
 
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +14,7 @@
 #include "backend/cpu/term_finder.h"
 #include "backend/held_layout.h"
 #include "plan/target.h"
+#include "run/key_source.h"
 #include "run/poisoned.h"
 
 namespace treadle::backend::cpu {
@@ -28,28 +29,27 @@ class Cpu final : public Backend {
   [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
                                      const Bindings& bound,
                                      const base::Workers& workers) const override;
-  void forward(const ForwardRequest& call) const override;
+  void forward(std::span<const ForwardRequest> requests) const override;
   void backward(const BackwardRequest& call) const override;
   void prepare(const Request& call, bool backward) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
-  // How a call decodes, if it does.
-  struct DecodePlan {
-    DecodeKind kind;
-    TurnedMods mods;
-  };
-  [[nodiscard]] std::optional<DecodePlan> plan_decode(const Request& call,
-                                                      const Layout::Held& held) const;
-  // False if it takes the general way: other layouts, a NaN or a mod that may fail.
-  [[nodiscard]] bool decode(const ForwardRequest& call, const Layout::Held& held) const;
+  class ForwardCall;
+  class DecodeCall;
+
+  // Whether a call with this layout decodes, if its mods cannot fail.
+  [[nodiscard]] bool decodes(const Request& call, const Layout::Held& held) const;
+  [[nodiscard]] DecodeKind decode_kind(const Request& call, const CallFacts& turned,
+                                       const Layout::Held::Term& term, std::int64_t rows) const;
+  [[nodiscard]] std::vector<Layout> layouts(std::span<const ForwardRequest* const> calls) const;
   [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,
                                     const Layout::Held::Term& term) const;
   [[nodiscard]] std::vector<std::int64_t> mask_captures(const Request& call,
                                                         const ForwardKind& kind) const;
-  [[noreturn]] void explain(const Request& call, const Layout::Held& held,
-                            const run::Poisoned& where) const;
+  [[noreturn]] void explain(const Request& call, const run::KeySource& keys,
+                            const Layout::Held& held, const run::Poisoned& where) const;
 
   // Of the score mod and the mask, whatever a call is like.
   [[nodiscard]] plan::ModScratch most_scratch(const Sizes& sizes) const;

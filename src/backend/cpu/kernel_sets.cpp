@@ -103,8 +103,9 @@ std::shared_ptr<const run::ForwardKernels> KernelSets::make(const ForwardKind& k
   }
   const DType element = kernels->widest().plan.keys.element;
   set_copy(kernels->load_q, engine_, {kind.target, kind.q, kind.compute, kind.dim});
-  set_copy(kernels->load_k, engine_, {kind.target, kind.k, element, kind.dim});
-  set_copy(kernels->load_v, engine_, {kind.target, kind.v, element, kind.value_dim});
+  set_copy(kernels->load_k, engine_, {kind.target, kind.k, element, kind.dim, kind.key_scales});
+  set_copy(kernels->load_v, engine_,
+           {kind.target, kind.v, element, kind.value_dim, kind.value_scales});
   set_copy(kernels->store_out, engine_, {kind.target, kind.compute, kind.q, kind.value_dim});
   set_copy(kernels->copy_sums, engine_, {kind.target, kind.compute, kind.compute, kind.value_dim});
   if (base::dump_wanted(base::Dump::plan)) {
@@ -187,6 +188,8 @@ std::shared_ptr<const run::DecodeKernels> KernelSets::make(const DecodeKind& of)
       .compute = kind.compute,
       .key_type = kind.k,
       .value_type = kind.v,
+      .key_scales = kind.key_scales,
+      .value_scales = kind.value_scales,
       .dim = kind.dim,
       .value_dim = kind.value_dim,
       .key_block = plan::decode_block(kind.target, kind.compute, kind.k, kind.dim, of.rows),

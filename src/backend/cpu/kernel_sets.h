@@ -37,6 +37,7 @@ struct KernelMask {
 struct ForwardKind {
   plan::Target target;
   DType q = DType::f32, k = DType::f32, v = DType::f32, compute = DType::f32;
+  bool key_scales = false, value_scales = false;
   std::int64_t dim = 0, value_dim = 0;
   plan::ModFacts score_facts, mask_facts;
   bool sparse = false;  // plan::TilePlan::sparse

@@ -55,7 +55,15 @@ void Cpu::prepare(const Request& call, bool backward) const {
     all_for(term);
     if (term.layout.tiles().order() != layout::Order()) all_for(in_order(term));
   }
-  if (const auto plan = plan_decode(call, held)) all(kernels_.decode(plan->kind));
+  if (decodes(call, held)) {
+    const Layout::Held::Term& term = held.terms.front();
+    const TurnedMods mods = find_turned_facts(program_, forms_, call.bound, term.layout.extent());
+    if (!mods.facts.checked()) {
+      const std::int64_t rows =
+          call.sizes.heads / call.sizes.key_heads * call.sizes.queries.count();
+      all(kernels_.decode(decode_kind(call, mods.facts, term, rows)));
+    }
+  }
   base::parallel_for(call.workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
 }
 

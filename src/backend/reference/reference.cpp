@@ -4,6 +4,7 @@
 #include "backend/held_layout.h"
 #include "backend/reference/visible_mask.h"
 #include "base/copy.h"
+#include "base/element.h"
 #include "base/error.h"
 #include "layout/build.h"
 #include "reference/attention.h"
@@ -23,7 +24,7 @@ class Reference final : public Backend {
   [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
                                      const Bindings& bound,
                                      const base::Workers& workers) const override;
-  void forward(const ForwardRequest& request) const override;
+  void forward(std::span<const ForwardRequest> requests) const override;
   void backward(const BackwardRequest& request) const override;
   void prepare(const Request&, bool) const override {}
 
@@ -39,6 +40,7 @@ class Reference final : public Backend {
   struct Posed {
     dense::Problem problem;
     Tensor kinds;
+    Tensor k, v;  // of keys that lie in pages
   };
   [[nodiscard]] Posed pose(const Request& request) const;
 
@@ -57,6 +59,35 @@ Layout Reference::listed_layout(layout::Selection listed, const Sizes&, const Bi
   return Layout(std::move(held));
 }
 
+// The keys or values of a sequence that lie in pages: [1, key heads, keys, dim], in their own type or,
+// multiplied with their scales, in f32.
+Tensor rows_of_pages(const ConstView& pool, const Pages& pages, const ConstView* scales,
+                     layout::Range positions) {
+  const std::int64_t first = positions.begin - pages.first, keys = positions.count();
+  const std::int64_t heads = pool.size(1), page_size = pool.size(2), dim = pool.size(3);
+  const DType type = scales == nullptr ? pool.dtype() : DType::f32;
+  Tensor rows(type, {1, heads, keys, dim});
+  for (std::int64_t h = 0; h < heads; ++h) {
+    for (std::int64_t key = 0; key < keys; ++key) {
+      const std::int64_t page = pages.table[(first + key) / page_size * pages.stride];
+      const std::int64_t in_page = (first + key) % page_size;
+      const std::int64_t from =
+          page * pool.stride(0) + h * pool.stride(1) + in_page * pool.stride(2);
+      for (std::int64_t d = 0; d < dim; ++d) {
+        double number = base::load_double(pool.data(), pool.dtype(), from + d);
+        if (scales != nullptr) {
+          const std::int64_t at =
+              page * scales->stride(0) + h * scales->stride(1) + in_page * scales->stride(2);
+          const auto scale = static_cast<float>(base::load_double(scales->data(), DType::f32, at));
+          number = static_cast<double>(static_cast<float>(number) * scale);
+        }
+        base::store_double(rows.view().data(), type, (h * keys + key) * dim + d, number);
+      }
+    }
+  }
+  return rows;
+}
+
 Reference::Posed Reference::pose(const Request& request) const {
   Posed posed{{.q = request.inputs.q,
                .k = request.inputs.k,
@@ -68,7 +99,16 @@ Reference::Posed Reference::pose(const Request& request) const {
                .first_b = request.sizes.first_b,
                .first_q = request.sizes.queries.begin,
                .first_kv = request.sizes.keys.begin},
+              Tensor(),
+              Tensor(),
               Tensor()};
+  if (const Pages* pages = request.pages) {
+    const layout::Range keys = request.sizes.keys;
+    posed.k = rows_of_pages(request.inputs.k, *pages, pages->k_scales, keys);
+    posed.v = rows_of_pages(request.inputs.v, *pages, pages->v_scales, keys);
+    posed.problem.k = posed.k;
+    posed.problem.v = posed.v;
+  }
   if (request.layout.empty()) return posed;
   if (!request.layout.held()->listed)
     base::fail("{}: a layout is given, which the reference has no use for", request.name);
@@ -79,13 +119,17 @@ Reference::Posed Reference::pose(const Request& request) const {
   return posed;
 }
 
-void Reference::forward(const ForwardRequest& request) const {
-  const Posed posed = pose(request);
-  const dense::Forward done = dense::forward(posed.problem, request.workers);
-  const ConstView out = done.out, lse = done.lse, max = done.max;  // need memory, copies do not
-  base::copy(request.results.out, out);
-  if (request.results.lse) base::copy(*request.results.lse, lse);
-  if (request.results.max) base::copy(*request.results.max, max);
+void Reference::forward(std::span<const ForwardRequest> requests) const {
+  std::vector<dense::Forward> all;
+  for (const ForwardRequest& request : requests)
+    all.push_back(dense::forward(pose(request).problem, request.workers));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const ForwardViews& results = requests[i].results;
+    const ConstView out = all[i].out, lse = all[i].lse, max = all[i].max;
+    base::copy(results.out, out);
+    if (results.lse) base::copy(*results.lse, lse);
+    if (results.max) base::copy(*results.max, max);
+  }
 }
 
 void Reference::backward(const BackwardRequest& request) const {

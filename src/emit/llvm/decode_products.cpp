@@ -75,8 +75,12 @@ DecodeProducts::Group DecodeProducts::group_of(const Operand& of, Value* number)
     Value* at = build_.CreateNSWMul(number, build_.index(sizeof(plan::KeyGroup)));
     return Arguments<plan::KeyGroup>(build_, build_.element(build_.getInt8Ty(), groups, at))[which];
   };
-  return {of, number, member(key_groups_, of.rows), member(key_groups_, of.stride),
-          member(next_groups_, of.rows), member(next_groups_, of.stride)};
+  return {of,
+          number,
+          member(key_groups_, of.rows),
+          member(key_groups_, of.stride),
+          member(next_groups_, of.rows),
+          member(next_groups_, of.stride)};
 }
 
 DecodeProducts::Row DecodeProducts::row_of(const Group& group, Value* lane) {
@@ -123,10 +127,9 @@ Values DecodeProducts::for_values(
         Value* left = build_.CreateNSWSub(count_, first_key(number));
         Value* keys = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, left,
                                                    build_.index(build_.lanes()));
-        return build_.loop(
-            build_.index(0), keys, 1, so_far, [&](Value* lane, const Values& now) {
-              return body(build_.CreateNSWAdd(first_key(number), lane), row_of(group, lane), now);
-            });
+        return build_.loop(build_.index(0), keys, 1, so_far, [&](Value* lane, const Values& now) {
+          return body(build_.CreateNSWAdd(first_key(number), lane), row_of(group, lane), now);
+        });
       });
 }
 

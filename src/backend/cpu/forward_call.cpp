@@ -1,0 +1,61 @@
+// The stages of a call that takes the general way.
+#include "backend/cpu/forward_call.h"
+
+#include <utility>
+
+#include "layout/shared_choices.h"
+
+namespace treadle::backend::cpu {
+namespace {
+
+plan::ScheduleOptions schedule_options(const run::ForwardPass& pass, const run::KeySource& keys,
+                                       const base::Workers& workers) {
+  const plan::TilePlan& widest = pass.widest().plan;
+  const bool copies = keys.needs_copy(widest.compute) ||
+                      pass.layout().tiles().order().kind == layout::Order::Kind::residue;
+  return {.key_heads = keys.heads(),
+          .most_queries = widest.width(),
+          .tiles_per_group = plan::tiles_per_group(widest, copies),
+          .threads = workers.threads(),
+          .weights = plan::tile_weights(widest.target, widest.compute)};
+}
+
+}  // namespace
+
+Cpu::ForwardCall::ForwardCall(const Cpu& cpu, const ForwardRequest& request, Layout layout,
+                              run::Missing& missing)
+    : cpu_(cpu), request_(request), layout_(std::move(layout)) {
+  const Layout::Held& held = *layout_.held();
+  for (const Layout::Held::Term& term : held.terms) {
+    const CallFacts facts =
+        find_forward_facts(cpu.program_, cpu.forms_, request.bound, term.layout, term.mask.get());
+    checked_ = checked_ || facts.checked();
+    const ForwardKind kind = cpu.kind_of(request, facts, term);
+    kernels_.push_back(cpu.kernels_.forward(kind));
+    needed(*kernels_.back(), term.layout, held.terms.size() == 1, missing);
+    // Terms with the same tiles of queries are looked at together.
+    if (passes_.empty() ||
+        !layout::share_a_pass(passes_.back().layout().tiles(), term.layout.tiles()))
+      passes_.emplace_back();
+    passes_.back().terms.push_back(
+        {*kernels_.back(), term.layout, cpu.mask_captures(request, kind), held.listed.has_value()});
+  }
+}
+
+run::Work& Cpu::ForwardCall::prepare() {
+  memory_.emplace(request_, cpu_.forms_, checked_);
+  for (run::ForwardPass& pass : passes_) {
+    plan::ScheduleOptions options = schedule_options(pass, memory_->keys(), request_.workers);
+    options.may_cut = layout_.held()->terms.size() == 1;
+    pass.schedule = plan::schedule(pass.layouts(), options);
+  }
+  problem_.emplace(memory_->problem(request_));
+  return work_.emplace(passes_, *problem_, request_.workers, cpu_.process_.scratch);
+}
+
+void Cpu::ForwardCall::finish() const {
+  if (const auto poisoned = work_->poisoned())
+    cpu_.explain(request_, memory_->keys(), *layout_.held(), *poisoned);
+}
+
+}  // namespace treadle::backend::cpu
