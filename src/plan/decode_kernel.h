@@ -83,6 +83,9 @@ struct DecodeKernelSpec {
   bool operator==(const DecodeKernelSpec&) const = default;
 };
 
+// The most rows that kernels are given at once.
+inline constexpr std::int64_t most_decode_rows = 64;
+
 // Whether a call with this layout decodes; `group` heads share a key head. Few queries would leave
 // most lanes of the forward's tiles empty; keys in many pieces that are too short for these lanes are
 // gathered by the forward.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "plan/capture_descriptors.h"
+#include "plan/shared_pages.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -85,7 +86,38 @@ std::vector<Cpu::DecodeCall::Entry> Cpu::DecodeCall::find_kernels(run::Missing& 
     const layout::Layout& layout = entry.layout.held()->terms.front().layout;
     needed(kernels_for(rows_of(*entry.request)), layout, missing);
   }
+  share_pages(missing);
   return rejected;
+}
+
+void Cpu::DecodeCall::share_pages(run::Missing& missing) {
+  constexpr std::int64_t fewest_keys = 128;  // fewer are read again sooner than kept
+  std::vector<plan::PageTable> tables;
+  std::int64_t most_rows = 1, page_size = 1;
+  for (const Entry& entry : entries_) {
+    const ForwardRequest& request = *entry.request;
+    // One sequence, whose positions begin with its pages.
+    if (request.pages == nullptr || request.pages->first != 0) return;
+    page_size = request.inputs.k.size(2);
+    tables.push_back({request.pages->table, request.pages->stride,
+                      request.sizes.keys.count() / page_size});
+    most_rows = std::max(most_rows, rows_of(request));
+  }
+  if (tables.size() < 2) return;
+  const auto groups =
+      plan::shared_pages(tables, std::max<std::int64_t>(plan::most_decode_rows / most_rows, 1),
+                         (fewest_keys + page_size - 1) / page_size);
+  for (const plan::SharedPages& group : groups) {
+    std::int64_t rows = 0;
+    for (const std::int64_t sequence : group.sequences)
+      rows += rows_of(*entries_[static_cast<std::size_t>(sequence)].request);
+    const run::DecodeKernels& kernels = kernels_for(rows);
+    for (const std::int64_t sequence : group.sequences) {
+      const Entry& entry = entries_[static_cast<std::size_t>(sequence)];
+      needed(kernels, entry.layout.held()->terms.front().layout, missing);
+    }
+    problem_.shared.push_back({group.sequences, group.pages * page_size, &kernels});
+  }
 }
 
 run::Work& Cpu::DecodeCall::prepare() {

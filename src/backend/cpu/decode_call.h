@@ -45,6 +45,8 @@ class Cpu::DecodeCall {
   [[nodiscard]] layout::Extent extent() const;
   [[nodiscard]] std::int64_t rows_of(const ForwardRequest& request) const;
   const run::DecodeKernels& kernels_for(std::int64_t rows);
+  // Finds sequences whose first pages are the same.
+  void share_pages(run::Missing& missing);
 
   const Cpu& cpu_;
   std::vector<Entry> entries_;
