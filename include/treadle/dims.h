@@ -27,8 +27,14 @@ class Dims {
 
   Dims() = default;
   // Moving copies: what was moved from stays what it was.
-  Dims(const Dims&) = default;
-  Dims& operator=(const Dims&) = default;
+  Dims(const Dims& other) { *this = other; }
+  Dims& operator=(const Dims& other) {
+    size_ = other.size_;
+    some_ = other.some_;
+    if (size_ > few) many_ = other.many_;
+    return *this;
+  }
+  ~Dims() = default;
   explicit Dims(std::size_t size, std::int64_t value = 0) {
     resize(size);
     std::fill(begin(), end(), value);

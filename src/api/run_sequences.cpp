@@ -129,7 +129,7 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled,
     };
     views.push_back({packed_rows(to.out, one.query_rows), rows(to.lse), rows(to.max)});
     requests.push_back({{name, one.sizes, inputs[i], api::scale_of(compiled, checked.sizes.dim),
-                         bound, none, workers, sinks, checked.paged ? &one.pages : nullptr},
+                         bound, none, workers, sinks, checked.paged ? &one.pages : nullptr, true},
                         views.back()});
   }
   compiled.backend->forward(requests);

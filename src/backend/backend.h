@@ -64,6 +64,7 @@ struct Request {
   base::Workers workers;
   std::span<const double> sinks;  // of each head, or none
   const Pages* pages = nullptr;
+  bool apart = false;  // no result lies where something is read: it need not be looked for
 };
 
 struct ForwardRequest : Request {

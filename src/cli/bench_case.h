@@ -39,6 +39,7 @@ struct BenchCase {
 std::vector<BenchCase> forward_cases();
 std::vector<BenchCase> listed_cases();
 std::vector<BenchCase> decode_cases();
+std::vector<BenchCase> paged_cases();
 std::vector<BenchCase> backward_cases();
 std::vector<BenchCase> sparse_cases();
 std::vector<BenchCase> layout_cases();

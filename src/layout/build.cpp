@@ -121,10 +121,12 @@ std::vector<Layout> build_tiles(const Mask& mask, std::span<const Extent> extent
   const std::int64_t size = std::max<std::int64_t>(fair, 8);
   base::parallel_for(workers, (count + size - 1) / size, [&](std::int64_t task) {
     Classifier classifier(mask.graph, tables, mask.memory, workers);
+    std::vector<std::vector<Run>> runs;
     for (std::int64_t i = task * size; i < std::min(count, (task + 1) * size); ++i) {
       const Extent& extent = extents[static_cast<std::size_t>(i)];
-      const Tiles tiles({}, extent.queries, std::max<std::int64_t>(extent.queries.count(), 1));
-      std::vector<std::vector<Run>> runs(static_cast<std::size_t>(per_head ? extent.heads : 1));
+      Tiles tiles({}, extent.queries, std::max<std::int64_t>(extent.queries.count(), 1));
+      runs.resize(static_cast<std::size_t>(per_head ? extent.heads : 1));
+      for (std::vector<Run>& list : runs) list.clear();
       const auto dense = as_dense(mask, extent);
       for (std::size_t h = 0; h < runs.size() && tiles.count() > 0; ++h) {
         const auto head = static_cast<std::int64_t>(h);
@@ -136,7 +138,8 @@ std::vector<Layout> build_tiles(const Mask& mask, std::span<const Extent> extent
         }
       }
       if (tiles.count() == 0) runs.clear();
-      layouts[static_cast<std::size_t>(i)] = Layout(extent, tiles, per_batch, per_head, runs);
+      layouts[static_cast<std::size_t>(i)] =
+          Layout(extent, std::move(tiles), per_batch, per_head, runs);
     }
   });
   return layouts;

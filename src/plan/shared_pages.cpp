@@ -55,9 +55,8 @@ std::vector<SharedPages> shared_pages(std::span<const PageTable> tables, std::in
       for (std::size_t n = 0; n <= best; ++n) group.sequences.push_back(members[n].sequence);
       group.pages = members[best].common;
       std::ranges::sort(group.sequences);
-      std::erase_if(left, [&](std::int64_t i) {
-        return std::ranges::binary_search(group.sequences, i);
-      });
+      std::erase_if(left,
+                    [&](std::int64_t i) { return std::ranges::binary_search(group.sequences, i); });
       if (best > 0) groups.push_back(std::move(group));
     }
   }

@@ -19,8 +19,7 @@ TEST(DraftTrees, TokensSeeTheCacheAndTheirAncestors) {
   constexpr std::int64_t cached = 150, drafted = 6, dim = 16;
   Tensor ancestors(DType::boolean, {drafted, drafted});
   for (std::int32_t token = 0; token < drafted; ++token)
-    for (std::int32_t at = token; at >= 0; at = parents[at])
-      ancestors.at<bool>({token, at}) = true;
+    for (std::int32_t at = token; at >= 0; at = parents[at]) ancestors.at<bool>({token, at}) = true;
   Options options;
   options.mask =
       parse("kv < 150 || ancestors[q - 150, max(kv - 150, 0)]", {{"ancestors", ancestors}});

@@ -39,8 +39,8 @@ TEST_P(GradientsOfSequences, AreThoseOfCallsOfTheirOwn) {
     const Forward own_y = attention.forward({one.q, one.k, one.v}, own);
     const Saved own_saved = recomputes ? Saved{} : Saved{own_y.out, own_y.lse};
     const Tensor own_dout = batch.result(dout, s), own_dlse = batch.result(dlse, s);
-    const Backward wanted = attention.backward({one.q, one.k, one.v}, own_saved, own_dout,
-                                               ConstView(own_dlse), own);
+    const Backward wanted =
+        attention.backward({one.q, one.k, one.v}, own_saved, own_dout, ConstView(own_dlse), own);
     const auto keys = [&](const Tensor& packed) {
       return base::convert(SequenceBatch::rows(ConstView(packed), batch.k_starts, s), DType::f64);
     };

@@ -42,7 +42,8 @@ TEST(ScalesOfPages, MultiplyRows) {
     for (const PageOrder order : {PageOrder::heads_first, PageOrder::tokens_first}) {
       for (const bool by_page : {false, true}) {
         for (const DType query : {DType::f32, DType::f64}) {
-          SCOPED_TRACE(testing::Message() << name_of(type) << (by_page ? ", by page" : ", by token"));
+          SCOPED_TRACE(testing::Message()
+                       << name_of(type) << (by_page ? ", by page" : ", by token"));
           const SequenceBatch batch(3, lengths, 4, 2, 20, 24, {query, type, type});
           PagedBatch pages(batch, page_size, order, 4, true);
           if (by_page) {

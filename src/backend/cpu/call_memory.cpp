@@ -94,7 +94,7 @@ ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, boo
       k_(call.inputs.k),
       v_(call.inputs.v),
       keys_(source_of(call, k_.view(), v_.view())),
-      private_(may_fail || collides(call)),
+      private_(may_fail || (!call.apart && collides(call))),
       out_(rows_at(call.results.out, private_)),
       lse_(place(call.results.lse, private_)),
       max_(place(call.results.max, private_)) {}

@@ -99,8 +99,8 @@ void Cpu::DecodeCall::share_pages(run::Missing& missing) {
     // One sequence, whose positions begin with its pages.
     if (request.pages == nullptr || request.pages->first != 0) return;
     page_size = request.inputs.k.size(2);
-    tables.push_back({request.pages->table, request.pages->stride,
-                      request.sizes.keys.count() / page_size});
+    tables.push_back(
+        {request.pages->table, request.pages->stride, request.sizes.keys.count() / page_size});
     most_rows = std::max(most_rows, rows_of(request));
   }
   if (tables.size() < 2) return;
@@ -121,6 +121,8 @@ void Cpu::DecodeCall::share_pages(run::Missing& missing) {
 }
 
 run::Work& Cpu::DecodeCall::prepare() {
+  problem_.sequences.reserve(entries_.size());
+  entry_of_.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const ForwardRequest& request = *entries_[i].request;
     const ForwardMemory& memory = memory_.emplace_back(request, cpu_.forms_, false);

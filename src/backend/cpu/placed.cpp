@@ -2,26 +2,29 @@
 #include "backend/cpu/placed.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/copy.h"
 
 namespace treadle::backend::cpu {
-RowInput::RowInput(const ConstView& given) : view_(given) {
+
+RowInput::RowInput(const ConstView& given) : given_(given) {
   if (has_contiguous_rows(given)) return;
-  copy_ = base::convert(given, given.dtype());
-  view_ = copy_;
+  auto copy = std::make_unique<Copy>(Copy{base::convert(given, given.dtype()), {}});
+  copy->view = copy->tensor;
+  copy_ = std::move(copy);
 }
 
-PlacedResult::PlacedResult(const View& wanted, bool in_private, DType type)
-    : wanted_(wanted), now_(wanted) {
+PlacedResult::PlacedResult(const View& wanted, bool in_private, DType type) : wanted_(&wanted) {
   if (!in_private) return;
-  tensor_ = Tensor(type, wanted.shape());
-  now_ = tensor_;
-  computed_ = now_;
+  auto own = std::make_unique<Private>(Private{Tensor(type, wanted.shape()), {}, {}});
+  own->view = own->tensor.view();
+  own->computed = own->view;
+  private_ = std::move(own);
 }
 
 void PlacedResult::deliver() const {
-  if (now_.data() != wanted_.data()) base::copy(wanted_, computed_);
+  if (private_) base::copy(*wanted_, private_->computed);
 }
 
 }  // namespace treadle::backend::cpu
