@@ -32,29 +32,29 @@ Dims rows_shape(const CheckedSequences& checked, std::int64_t last) {
 }
 
 // Rows that belong to no request: queries before position 0.
-void fill_padding(const View& rows, const CheckedSequences& checked, std::span<const double> values,
-                  double nothing) {
-  std::vector<std::uint8_t> known(static_cast<std::size_t>(rows.size(0)));
-  for (const CheckedSequences::One& one : checked.all)
-    std::fill(known.begin() + one.query_rows.begin, known.begin() + one.query_rows.end, 1);
-  const std::int64_t width = rows.rank() == 3 ? rows.size(2) : 1;
-  for (std::int64_t r = 0; r < rows.size(0); ++r) {
-    if (known[static_cast<std::size_t>(r)] != 0) continue;
-    for (std::int64_t h = 0; h < rows.size(1); ++h) {
-      const double value = values.empty() ? nothing : values[static_cast<std::size_t>(h)];
-      for (std::int64_t d = 0; d < width; ++d)
-        base::store_double(
-            rows.data(), rows.dtype(),
-            r * rows.stride(0) + h * rows.stride(1) + (rows.rank() == 3 ? d * rows.stride(2) : 0),
-            value);
-    }
+std::vector<std::int64_t> padding_of(const CheckedSequences& checked) {
+  std::vector<std::int64_t> padding;
+  std::int64_t next = 0;
+  for (const CheckedSequences::One& one : checked.all) {
+    for (; next < one.query_rows.begin; ++next) padding.push_back(next);
+    next = one.query_rows.end;
   }
+  return padding;
 }
 
-bool has_padding(const CheckedSequences& checked) {
-  std::int64_t rows = 0;
-  for (const CheckedSequences::One& one : checked.all) rows += one.query_rows.count();
-  return rows < checked.sizes.queries.count();
+// What such rows have: zeros in out, -inf or their head's sink elsewhere.
+void fill_padding(const View& rows, std::span<const std::int64_t> padding,
+                  std::span<const double> values, double nothing) {
+  const std::int64_t width = rows.rank() == 3 ? rows.size(2) : 1;
+  const std::int64_t step = rows.rank() == 3 ? rows.stride(2) : 0;
+  for (const std::int64_t r : padding) {
+    for (std::int64_t h = 0; h < rows.size(1); ++h) {
+      const double value = values.empty() ? nothing : values[static_cast<std::size_t>(h)];
+      const std::int64_t row = r * rows.stride(0) + h * rows.stride(1);
+      for (std::int64_t d = 0; d < width; ++d)
+        base::store_double(rows.data(), rows.dtype(), row + d * step, value);
+    }
+  }
 }
 
 // Whether a result lies where something is read.
@@ -132,13 +132,12 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled,
                          bound, none, workers, sinks, checked.paged ? &one.pages : nullptr, true},
                         views.back()});
   }
+  const std::vector<std::int64_t> padding = padding_of(checked);
   compiled.backend->forward(requests);
-  if (has_padding(checked)) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    fill_padding(to.out, checked, {}, 0);
-    if (to.lse) fill_padding(*to.lse, checked, sinks, -infinity);
-    if (to.max) fill_padding(*to.max, checked, {}, -infinity);
-  }
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  fill_padding(to.out, padding, {}, 0);
+  if (to.lse) fill_padding(*to.lse, padding, sinks, -infinity);
+  if (to.max) fill_padding(*to.max, padding, {}, -infinity);
   if (apart) return;
   base::copy(results.out, to.out);
   if (to.lse) base::copy(*results.lse, *to.lse);

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "fuzz.h"
@@ -132,6 +134,80 @@ TEST(SequencesOfACall, HaveTheBitsOfCallsOfTheirOwn) {
     EXPECT_TRUE(same_bits(paged.lse, packed.lse));
     EXPECT_TRUE(same_bits(paged.max, packed.max));
   }
+}
+
+// Rows before position 0 are padding: queries see nothing, and nobody sees such keys.
+TEST(SequencesOfACall, MayBePadded) {
+  Options options;
+  options.mask = parse("kv <= q");
+  const Attention attention = compile(options);
+  const SequenceBatch batch(21, {{3, 10}, {4, 30}}, 2, 1, 16, 16,
+                            {DType::f32, DType::f32, DType::f32});
+  Call call = with_rows;
+  call.q_offsets = {-2, 20};
+  call.kv_offsets = {-5, -1};
+  const Tensor sinks = random_tensor(1, DType::f32, {2});
+  call.sinks = sinks;
+  Sequences in_pages = batch.packed();
+  const PagedBatch pages(batch, 4, PageOrder::heads_first, 5);
+  in_pages.keys = pages.keys();
+  for (const Sequences& sequences : {batch.packed(), in_pages}) {
+    const Forward y = attention.forward(sequences, call);
+    for (std::size_t s = 0; s < 2; ++s) {
+      Call own = with_rows;
+      own.q_offsets = {call.q_offsets[s]};
+      own.kv_offsets = {call.kv_offsets[s]};
+      own.sinks = sinks;
+      const SequenceBatch::One& one = batch.all[s];
+      const Forward alone = attention.forward({one.q, one.k, one.v}, own);
+      EXPECT_TRUE(same_bits(batch.result(y.out, s), alone.out));
+      EXPECT_TRUE(same_bits(batch.result(y.lse, s), alone.lse));
+      EXPECT_TRUE(same_bits(batch.result(y.max, s), alone.max));
+    }
+  }
+}
+
+// NaN and infinities that a sequence sees, and those that it does not.
+TEST(SequencesOfACall, KeepNansApart) {
+  Options options;
+  options.mask = parse("kv <= q && kv != 3");
+  const Attention attention = compile(options);
+  SequenceBatch batch(22, {{1, 20}, {1, 30}, {2, 25}, {20, 40}}, 2, 1, 16, 16,
+                      {DType::f32, DType::f32, DType::f32});
+  const float infinity = std::numeric_limits<float>::infinity();
+  batch.all[0].v.at<float>({0, 0, 3, 2}) = infinity;        // hidden
+  batch.all[1].v.at<float>({0, 0, 7, 2}) = infinity;        // seen
+  batch.all[2].k.at<float>({0, 0, 24, 1}) = std::nanf("");  // seen by the last one
+  batch.all[3].v.at<float>({0, 0, 39, 0}) = infinity;
+  for (std::size_t s = 0; s < batch.all.size(); ++s) {
+    SequenceBatch::pack(batch.k.view(), batch.k_starts, s, batch.all[s].k);
+    SequenceBatch::pack(batch.v.view(), batch.k_starts, s, batch.all[s].v);
+  }
+  const Forward y = attention.forward(batch.packed(), with_rows);
+  for (std::size_t s = 0; s < batch.all.size(); ++s) {
+    const Forward own = alone(attention, batch, s, with_rows);
+    const test::Array seen{ConstView(batch.result(y.out, s))}, wanted{ConstView(own.out)};
+    for (std::size_t i = 0; i < wanted.data.size(); ++i) {
+      const bool same = seen.data[i] == wanted.data[i] ||
+                        (std::isnan(seen.data[i]) && std::isnan(wanted.data[i]));
+      EXPECT_TRUE(same) << "sequence " << s << ", element " << i;
+    }
+  }
+}
+
+// A score mod that reads outside of its table for one of the sequences: nothing is written.
+TEST(SequencesOfACall, FailTogether) {
+  const Tensor table = random_tensor(1, DType::f32, {25});
+  Options options;
+  options.score_mod = parse("score + table[kv]", {{"table", table}});
+  const Attention attention = compile(options);
+  const SequenceBatch batch(23, {{1, 20}, {1, 30}}, 2, 1, 16, 16,
+                            {DType::f32, DType::f32, DType::f32});
+  Tensor out(DType::f32, {2, 2, 16});
+  const Tensor before = out.clone();
+  EXPECT_THROW(attention.forward_into({out.view(), std::nullopt, std::nullopt}, batch.packed()),
+               ModError);
+  EXPECT_TRUE(same_bits(out, before));
 }
 
 }  // namespace

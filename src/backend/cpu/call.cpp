@@ -8,6 +8,8 @@
 //   schedule               src/plan      tasks, longest first
 //   run                    src/run       tiles against keys on all threads
 //   deliver                results to the caller, when nothing can fail any more
+#include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "backend/cpu/call_memory.h"
@@ -78,14 +80,17 @@ void Cpu::forward(std::span<const ForwardRequest> requests) const {
   for (const DecodeCall::Entry& entry : decoding.find_kernels(missing))
     add_other(*entry.request, entry.layout);
   compile(missing, workers);
+  // When one fails, none has written anything.
+  const bool in_private =
+      std::ranges::any_of(others, [](const auto& call) { return call->may_fail(); });
   std::vector<run::Work*> works;
-  for (const auto& call : others) works.push_back(&call->prepare());
-  if (!decoding.empty()) works.push_back(&decoding.prepare());
+  for (const auto& call : others) works.push_back(&call->prepare(in_private));
+  if (!decoding.empty()) works.push_back(&decoding.prepare(in_private));
   run::run(works, workers, process_.scratch);
   if (!decoding.empty()) {
     for (const DecodeCall::Entry& entry : decoding.unclear()) {
       add_other(*entry.request, entry.layout);
-      run::Work* const again = &others.back()->prepare();
+      run::Work* const again = &others.back()->prepare(in_private);
       run::run({&again, 1}, workers, process_.scratch);
     }
   }

@@ -120,12 +120,12 @@ void Cpu::DecodeCall::share_pages(run::Missing& missing) {
   }
 }
 
-run::Work& Cpu::DecodeCall::prepare() {
+run::Work& Cpu::DecodeCall::prepare(bool in_private) {
   problem_.sequences.reserve(entries_.size());
   entry_of_.reserve(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const ForwardRequest& request = *entries_[i].request;
-    const ForwardMemory& memory = memory_.emplace_back(request, cpu_.forms_, false);
+    const ForwardMemory& memory = memory_.emplace_back(request, cpu_.forms_, in_private);
     const run::ForwardProblem& posed = posed_.emplace_back(memory.problem(request));
     const layout::Layout& layout = entries_[i].layout.held()->terms.front().layout;
     const run::DecodeKernels& kernels = kernels_for(rows_of(request));

@@ -4,7 +4,7 @@
 //   if (!decoding.add(request, layout)) ...          // takes the general way
 //   for (request of decoding.find_kernels(missing)) ...   // and so do those whose mods may fail
 //   compile(missing);
-//   run({&decoding.prepare()}, ...);
+//   run({&decoding.prepare(false)}, ...);
 //   for (request of decoding.unclear()) ...          // has to be computed once more, the general way
 //   decoding.deliver();
 #pragma once
@@ -37,7 +37,8 @@ class Cpu::DecodeCall {
   [[nodiscard]] bool empty() const { return entries_.empty(); }
   // Returns those that cannot decode, and forgets them.
   std::vector<Entry> find_kernels(run::Missing& missing);
-  run::Work& prepare();
+  // `in_private`: results are not written before they are delivered.
+  run::Work& prepare(bool in_private);
   std::vector<Entry> unclear();
   void deliver() const;
 

@@ -42,8 +42,8 @@ Cpu::ForwardCall::ForwardCall(const Cpu& cpu, const ForwardRequest& request, Lay
   }
 }
 
-run::Work& Cpu::ForwardCall::prepare() {
-  memory_.emplace(request_, cpu_.forms_, checked_);
+run::Work& Cpu::ForwardCall::prepare(bool in_private) {
+  memory_.emplace(request_, cpu_.forms_, in_private);
   for (run::ForwardPass& pass : passes_) {
     plan::ScheduleOptions options = schedule_options(pass, memory_->keys(), request_.workers);
     options.may_cut = layout_.held()->terms.size() == 1;

@@ -2,7 +2,7 @@
 //
 //   ForwardCall call(cpu, request, layout, missing);      // facts, kernels
 //   compile(missing);
-//   run({&call.prepare()}, ...);                          // memory, schedule
+//   run({&call.prepare(call.may_fail())}, ...);           // memory, schedule
 //   call.finish();                                        // fails, or
 //   call.deliver();                                       // cannot fail any more
 #pragma once
@@ -22,7 +22,10 @@ class Cpu::ForwardCall {
   // Adds what has to be compiled. The request outlives this.
   ForwardCall(const Cpu& cpu, const ForwardRequest& request, Layout layout, run::Missing& missing);
 
-  run::Work& prepare();
+  // Whether it may fail at a pair.
+  [[nodiscard]] bool may_fail() const { return checked_; }
+  // `in_private`: results are not written before they are delivered.
+  run::Work& prepare(bool in_private);
   // Throws treadle::ModError if a mod failed at a visible pair.
   void finish() const;
   void deliver() const { memory_->deliver(); }
