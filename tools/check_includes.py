@@ -28,7 +28,7 @@ PUBLIC_HEADERS = {
     "layout": {"block_lists.h", "key_lists.h"},
     "patterns": {"block_layout.h", "patterns.h", "sparse_transformer.h"},
     "backend": {"attention.h", "layout.h"},
-    "api": {"merge_states.h", "sparse_attention.h", "treadle.h"},
+    "api": {"merge_states.h", "paged_kv.h", "sparse_attention.h", "treadle.h"},
 }
 
 

@@ -31,6 +31,8 @@ std::vector<std::int64_t> integers_of(std::string_view call, std::string_view na
   return numbers;
 }
 
+}  // namespace
+
 std::vector<std::int64_t> starts_of(std::string_view call, std::string_view name,
                                     const ConstView& view, std::int64_t rows, std::string_view of) {
   std::vector<std::int64_t> starts = integers_of(call, name, view);
@@ -50,19 +52,12 @@ std::vector<std::int64_t> starts_of(std::string_view call, std::string_view name
   return starts;
 }
 
+namespace {
+
 void check_rank(std::string_view call, std::string_view name, const ConstView& view, int rank,
                 std::string_view axes) {
   if (view.rank() != rank)
     fail("{}: {} has shape {}; it must be {}", call, name, to_string(view.shape()), axes);
-}
-
-// Heads first.
-ConstView ordered(const ConstView& pool, PageOrder order) {
-  if (order == PageOrder::heads_first) return pool;
-  Dims shape = pool.shape(), strides = pool.strides();
-  std::swap(shape[1], shape[2]);
-  std::swap(strides[1], strides[2]);
-  return {pool.data(), pool.dtype(), shape, strides};
 }
 
 class Checker {
@@ -130,8 +125,8 @@ class Checker {
         fail("{}: the last stride of {} is {}; that of a pool must be 1", name_, name,
              pool->stride(3));
     }
-    to_.k = ordered(keys.k, keys.order);
-    to_.v = ordered(keys.v, keys.order);
+    to_.k = heads_first(keys.k, keys.order);
+    to_.v = heads_first(keys.v, keys.order);
     if (to_.v.size(0) != to_.k.size(0) || to_.v.size(2) != to_.k.size(2)) {
       fail("{}: k has {} pages of {} tokens, v {} of {}; they must be equal", name_, to_.k.size(0),
            to_.k.size(2), to_.v.size(0), to_.v.size(2));
@@ -203,18 +198,7 @@ class Checker {
            name_of(given->dtype()), to_string(given->shape()), to_string(by_token),
            to_string(by_page));
     }
-    ConstView scales;
-    if (given->rank() == 2) {
-      scales = ConstView(given->data(), DType::f32, {pages, heads, tokens},
-                         {given->stride(0), given->stride(1), 0});
-    } else {
-      Dims shape = given->shape(), strides = given->strides();
-      if (order == PageOrder::tokens_first) {
-        std::swap(shape[1], shape[2]);
-        std::swap(strides[1], strides[2]);
-      }
-      scales = ConstView(given->data(), DType::f32, shape, strides);
-    }
+    const ConstView scales = scales_by_token(*given, order, tokens);
     for (std::size_t i = 0; i < to_.all.size(); ++i)
       check_scales(scales, name, static_cast<std::int64_t>(i), lengths[i]);
     return scales;

@@ -32,6 +32,32 @@ struct CheckedSequences {
 void check_sequences(std::string_view name, const Sequences& given, const Call& call,
                      CheckedSequences& checked);
 
+// Where the rows of each sequence begin, and where those of the last end: 0 first, `rows` last.
+// `of` says what they are.
+std::vector<std::int64_t> starts_of(std::string_view call, std::string_view name,
+                                    const ConstView& view, std::int64_t rows, std::string_view of);
+
+// A pool as [pages, heads, page size, dim], or its scales as [pages, heads, page size].
+template <class Void>
+BasicView<Void> heads_first(const BasicView<Void>& pool, PageOrder order) {
+  if (order == PageOrder::heads_first) return pool;
+  Dims shape = pool.shape(), strides = pool.strides();
+  std::swap(shape[1], shape[2]);
+  std::swap(strides[1], strides[2]);
+  return {pool.data(), pool.dtype(), shape, strides};
+}
+
+// Scales of pages or of tokens as [pages, heads, page size]; those of pages repeat.
+template <class Void>
+BasicView<Void> scales_by_token(const BasicView<Void>& scales, PageOrder order,
+                                std::int64_t page_size) {
+  if (scales.rank() == 3) return heads_first(scales, order);
+  return {scales.data(),
+          scales.dtype(),
+          {scales.size(0), scales.size(1), page_size},
+          {scales.stride(0), scales.stride(1), 0}};
+}
+
 // Rows of a packed tensor [rows, heads, dim] or [rows, heads], as [1, heads, rows, dim] or [1, heads,
 // rows].
 template <class Void>

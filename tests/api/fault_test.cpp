@@ -1,5 +1,6 @@
 // Every allocation of a warm call fails in turn, once or from then on: the call throws
-// std::bad_alloc and has written nothing, or succeeds; the next call is right.
+// std::bad_alloc and has written nothing, or succeeds; the next call is right. The same for calls
+// of a paged cache.
 //
 // operator new of the whole test program is replaced for this. It does what the original does
 // unless a test arms it, so the sanitizers, which replace it too, do without this file.
@@ -8,15 +9,19 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <new>
 #include <numeric>
+#include <string>
+#include <tuple>
 
 #include "fuzz.h"
 #include "plain_attention.h"
 #include "treadle/attention.h"
 #include "treadle/mods.h"
 #include "treadle/sequences.h"
+#include "treadle/paged_kv.h"
 
 namespace treadle {
 namespace {
@@ -265,6 +270,56 @@ TEST(FaultySequences, HaveWrittenNothing) {
       faults.arm(n, lasting);
       try {
         run();
+// A cache with two sequences that share a page, and its memory.
+struct FaultyCache {
+  Tensor k{DType::e4m3, {12, 2, 4, 8}}, v{DType::bf16, {12, 2, 4, 8}};
+  Tensor scales{DType::f32, {12, 2, 4}};
+  PagedKV cache{k, v, {.sequences = 4, .pages_per_sequence = 6, .k_scales = scales.view()}};
+  Tensor rows = random_tensor(1, DType::f32, {11, 2, 8});
+  std::vector<std::int64_t> starts{0, 5, 11};
+
+  FaultyCache() {
+    cache.append(cache.add(), rows, rows);
+    cache.fork(0, 6);
+  }
+  [[nodiscard]] auto state() {
+    const auto bytes = [](Tensor& tensor) {
+      return std::string(static_cast<const char*>(tensor.view().data()),
+                         static_cast<std::size_t>(tensor.count()) * size_of(tensor.dtype()));
+    };
+    std::vector<std::vector<std::int32_t>> pages;
+    std::vector<std::int64_t> numbers{cache.sequences(), cache.free_pages()};
+    for (std::int64_t slot = 0; slot < cache.sequences(); ++slot) {
+      pages.push_back(cache.pages_of(slot));
+      numbers.push_back(cache.length(slot));
+    }
+    return std::tuple(bytes(k), bytes(v), bytes(scales), pages, numbers);
+  }
+};
+
+TEST(FaultyCaches, StayAsTheyWere) {
+  const std::vector<std::function<void(FaultyCache&)>> calls{
+      [](FaultyCache& c) { c.cache.add(); },
+      [](FaultyCache& c) { c.cache.fork(1); },
+      [](FaultyCache& c) { c.cache.append(1, c.rows, c.rows); },
+      [](FaultyCache& c) {
+        c.cache.append({1, 0}, ConstView(c.starts.data(), {3}), c.rows, c.rows);
+      },
+      [](FaultyCache& c) { (void)c.cache.batch({0, 1}); },
+      [](FaultyCache& c) { c.cache.trim(0, 2); },
+      [](FaultyCache& c) { c.cache.free(1); }};
+  std::vector<int> failed;
+  for (const auto& call : calls) {
+    FaultyCache expected;
+    call(expected);
+    failed.push_back(0);
+    for (std::int64_t n = 0;; ++n) {
+      FaultyCache faulty;
+      const auto before = faulty.state();
+      bool threw = false;
+      faults.arm(n, true);
+      try {
+        call(faulty);
       } catch (const std::bad_alloc&) {
         threw = true;
       }
@@ -272,6 +327,16 @@ TEST(FaultySequences, HaveWrittenNothing) {
       ASSERT_TRUE(test::same_bits(out, threw ? forgotten : expected)) << "allocation " << n;
     }
   }
+      ASSERT_TRUE(faulty.state() == (threw ? before : expected.state())) << "allocation " << n;
+      if (!threw) break;
+      ++failed.back();
+      call(faulty);
+      ASSERT_TRUE(faulty.state() == expected.state()) << "after allocation " << n;
+    }
+  }
+  for (std::size_t i = 1; i < 5; ++i) EXPECT_GT(failed[i], 0) << "call " << i;
+  EXPECT_EQ(failed[5], 0);  // what gives back needs nothing
+  EXPECT_EQ(failed[6], 0);
 }
 
 }  // namespace
