@@ -2,7 +2,7 @@
 #include "plan/shared_pages.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 namespace treadle::plan {
 namespace {
@@ -22,26 +22,30 @@ struct Member {
 
 std::vector<SharedPages> shared_pages(std::span<const PageTable> tables, std::int64_t most,
                                       std::int64_t fewest_pages) {
-  std::vector<std::int64_t> order;
-  for (std::size_t i = 0; i < tables.size(); ++i)
-    if (tables[i].count >= fewest_pages) order.push_back(static_cast<std::int64_t>(i));
+  // By their first page, read once: a table may change meanwhile.
+  std::vector<std::pair<std::int32_t, std::int64_t>> order;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    if (tables[i].count >= fewest_pages && tables[i].count > 0)
+      order.emplace_back(tables[i].pages[0], static_cast<std::int64_t>(i));
+  }
+  std::ranges::sort(order);
   const auto table = [&](std::int64_t i) -> const PageTable& {
     return tables[static_cast<std::size_t>(i)];
   };
-  std::ranges::stable_sort(order, {}, [&](std::int64_t i) { return table(i).pages[0]; });
   std::vector<SharedPages> groups;
   std::vector<Member> members;
   for (std::size_t begin = 0; begin < order.size();) {
-    std::size_t end = begin;
-    while (end < order.size() && table(order[end]).pages[0] == table(order[begin]).pages[0]) ++end;
-    std::vector<std::int64_t> left(order.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   order.begin() + static_cast<std::ptrdiff_t>(end));
-    begin = end;
+    std::vector<std::int64_t> left;
+    const std::int32_t first = order[begin].first;
+    for (; begin < order.size() && order[begin].first == first; ++begin)
+      left.push_back(order[begin].second);
     while (left.size() > 1) {
       members.clear();
       for (const std::int64_t i : left)
         members.push_back({i, common_pages(table(left.front()), table(i))});
-      std::ranges::stable_sort(members, std::greater(), &Member::common);
+      std::ranges::sort(members, {}, [](const Member& member) {
+        return std::pair(-member.common, member.sequence);
+      });
       // So many of them that the most pages are not read again.
       std::size_t best = 0;
       std::int64_t saved = 0;

@@ -203,8 +203,9 @@ DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& worke
   room = static_cast<std::size_t>(measured([&](Carver& carver) { Room<F>(carver, most_); }));
   order.resize(problem.sequences.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  std::ranges::stable_sort(order, std::greater(), [&](std::int64_t sequence) {
-    return measured_of(sequence).chunks.count() * measured_of(sequence).rows;
+  std::ranges::sort(order, {}, [&](std::int64_t sequence) {
+    const Sequence& of = measured_of(sequence);
+    return std::pair(-of.chunks.count() * of.rows, sequence);
   });
 }
 

@@ -2,7 +2,7 @@
 #include "run/work.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 #include <vector>
 
 namespace treadle::run {
@@ -12,6 +12,7 @@ struct Item {
   Work* work;
   std::int64_t number;
   double cost;
+  std::int64_t place;  // equal ones stay in their order
 };
 
 }  // namespace
@@ -31,15 +32,15 @@ void run(std::span<Work* const> works, const base::Workers& workers, Scratch& sc
   for (int phase = 0; phase < phases; ++phase) {
     std::int64_t items = 0;
     for (Work* work : works) {
+      for (std::int64_t i = 0; !merged.empty() && i < count(work, phase); ++i)
+        merged[static_cast<std::size_t>(phase)].push_back(
+            {work, i, work->cost(phase, i), items + i});
       items += count(work, phase);
-      if (merged.empty()) continue;
-      for (std::int64_t i = 0; i < count(work, phase); ++i)
-        merged[static_cast<std::size_t>(phase)].push_back({work, i, work->cost(phase, i)});
     }
     most = std::max(most, items);
     if (!merged.empty())
-      std::ranges::stable_sort(merged[static_cast<std::size_t>(phase)], std::greater(),
-                               &Item::cost);
+      std::ranges::sort(merged[static_cast<std::size_t>(phase)], {},
+                        [](const Item& item) { return std::pair(-item.cost, item.place); });
   }
   Scratch::Share share(scratch, std::min<std::int64_t>(most, workers.threads()), need);
   // From here on nothing is allocated: results are written.
