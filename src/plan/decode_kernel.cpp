@@ -42,7 +42,8 @@ base::Key key(const DecodeKernelSpec& spec) {
   base::Hasher hasher;
   hasher.add("decode").add(hash(target)).add(compute).add(key_type).add(value_type);
   hasher.add(key_scales).add(value_scales);
-  hasher.add(dim).add(value_dim).add(key_block).add(rows.fours).add(rows.rest);
+  hasher.add(dim).add(value_dim).add(key_block);
+  hasher.add(rows.fours).add(rows.many).add(rows.rest);
   hasher.add(score.kind).add(masked);
   // What the code does not read does not make it another kernel.
   if (score.kind != ScoreForm::Kind::plain) hasher.add(score.graph.key()).add(hash(score_facts));

@@ -46,6 +46,7 @@ struct DecodeKernelArgs {
   const std::int64_t* mask_captures = nullptr;
   void* frame = nullptr;    // scratch of mods in pieces
   void* turned = nullptr;   // [key_block / lanes][dim][lanes], scratch: keys in the lanes
+  void* values = nullptr;   // [key_block][value_dim], scratch, if the spec widens values
   void* scores = nullptr;   // [rows][key_block], scratch
   void* sums = nullptr;     // [rows][value_dim]: O, not yet divided by l
   void* maximum = nullptr;  // [rows]: m, in powers of two; -inf at first
@@ -55,9 +56,11 @@ struct DecodeKernelArgs {
 // Rows are handled four by four, and then the rest.
 struct RowBlocks {
   bool fours = true;
+  bool many = false;  // so many fours that values are better converted once for all of them
   int rest = 0;
 
-  explicit RowBlocks(std::int64_t rows) : fours(rows >= 4), rest(static_cast<int>(rows % 4)) {}
+  explicit RowBlocks(std::int64_t rows)
+      : fours(rows >= 4), many(rows >= 32), rest(static_cast<int>(rows % 4)) {}
   bool operator==(const RowBlocks&) const = default;
 };
 
@@ -80,6 +83,10 @@ struct DecodeKernelSpec {
   ModFacts mask_facts;
   PieceSize mods;  // how large they are before they are cut
 
+  // Whether values are in DecodeKernelArgs::values before they are multiplied.
+  [[nodiscard]] bool widens_values() const {
+    return rows.many && (value_type != compute || value_scales);
+  }
   bool operator==(const DecodeKernelSpec&) const = default;
 };
 

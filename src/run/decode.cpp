@@ -110,7 +110,7 @@ struct Most {
 // A thread's memory.
 template <class F>
 struct Room {
-  F *queries, *turned, *scores, *results;
+  F *queries, *turned, *values, *scores, *results;
   std::int32_t *positions, *heads, *entries;
   std::byte* frame;
   States<F> part, total;
@@ -119,6 +119,7 @@ struct Room {
   Room(Carver& carver, const Most& most)
       : queries(carver.take<F>(most.rows * most.dim)),
         turned(carver.take<F>(most.block.keys * most.dim)),
+        values(carver.take<F>(most.block.keys * most.value_dim)),
         scores(carver.take<F>(most.rows * most.block.keys)),
         results(carver.take<F>(most.rows * most.value_dim)),
         positions(carver.take<std::int32_t>(most.rows)),
@@ -276,6 +277,7 @@ void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
                                                 .mask_captures = problem_.mask_captures.data(),
                                                 .frame = room.frame,
                                                 .turned = room.turned,
+                                                .values = room.values,
                                                 .scores = room.scores,
                                                 .sums = states.sums,
                                                 .maximum = states.maximum,

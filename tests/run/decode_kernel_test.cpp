@@ -68,7 +68,8 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
       weight(static_cast<std::size_t>(rows)),
       maximum(static_cast<std::size_t>(rows), -std::numeric_limits<F>::infinity()),
       scores(static_cast<std::size_t>(rows * spec.key_block)),
-      turned_keys(static_cast<std::size_t>(spec.key_block * s.dim));
+      turned_keys(static_cast<std::size_t>(spec.key_block * s.dim)),
+      wide_values(static_cast<std::size_t>(spec.key_block * s.value_dim));
   std::vector<std::int32_t> positions, heads;
   const std::vector<std::int32_t> entries(static_cast<std::size_t>(rows));
   const test::Array plain{ConstView(q)};
@@ -107,6 +108,7 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
             .mask_captures = mask_captures.data(),
             .frame = nullptr,
             .turned = turned_keys.data(),
+            .values = wide_values.data(),
             .scores = scores.data(),
             .sums = sums.data(),
             .maximum = maximum.data(),

@@ -34,6 +34,7 @@ DecodeProducts::DecodeProducts(Builder& build, const plan::DecodeKernelSpec& spe
       queries_(args[&Args::queries]),
       rows_(args[&Args::rows]),
       turned_(args[&Args::turned]),
+      wide_(args[&Args::values]),
       scores_(args[&Args::scores]),
       sums_(args[&Args::sums]),
       weight_(args[&Args::weight]) {
@@ -75,26 +76,23 @@ DecodeProducts::Group DecodeProducts::group_of(const Operand& of, Value* number)
     Value* at = build_.CreateNSWMul(number, build_.index(sizeof(plan::KeyGroup)));
     return Arguments<plan::KeyGroup>(build_, build_.element(build_.getInt8Ty(), groups, at))[which];
   };
-  return {of,
-          number,
-          member(key_groups_, of.rows),
-          member(key_groups_, of.stride),
-          member(next_groups_, of.rows),
-          member(next_groups_, of.stride)};
+  Value* rows = member(key_groups_, of.rows);
+  ::llvm::Type* address = build_.getInt64Ty();
+  Value* ahead = build_.CreateSub(build_.CreatePtrToInt(member(next_groups_, of.rows), address),
+                                  build_.CreatePtrToInt(rows, address));
+  return {of, number, rows, member(key_groups_, of.stride), ahead};
 }
 
 DecodeProducts::Row DecodeProducts::row_of(const Group& group, Value* lane) {
-  const auto row = [&](Value* first, Value* stride) {
-    return build_.CreateGEP(build_.getInt8Ty(), first, build_.CreateNSWMul(lane, stride));
-  };
   Value* scale = nullptr;
   if (group.of.scales != nullptr) {
     Value* key = build_.CreateNSWAdd(first_key(group.number), lane);
     scale = build_.CreateLoad(build_.getFloatTy(),
                               build_.element(build_.getFloatTy(), group.of.scales, key));
   }
-  return {group.of.type, row(group.rows, group.stride), scale,
-          row(group.next_rows, group.next_stride)};
+  ::llvm::Type* byte = build_.getInt8Ty();
+  Value* row = build_.CreateGEP(byte, group.rows, build_.CreateNSWMul(lane, group.stride));
+  return {group.of.type, row, scale, build_.CreateGEP(byte, row, group.ahead)};
 }
 
 // One element of a row, or as many as there are lanes, in the compute type.
@@ -110,7 +108,15 @@ Value* DecodeProducts::stored(const Row& row, Value* at, bool vector) {
 
 // Asks for the same elements of a row of the next block.
 void DecodeProducts::fetch_next(const Row& row, Value* at) {
+  if (row.next == nullptr) return;
   prefetch(build_, build_.CreateGEP(stored_type(build_, row.type), row.next, at));
+}
+
+// How many keys a group holds.
+Value* DecodeProducts::keys_of(Value* group) {
+  return build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin,
+                                      build_.CreateNSWSub(count_, first_key(group)),
+                                      build_.index(build_.lanes()));
 }
 
 // The lane, or the last one that holds a key.
@@ -121,15 +127,19 @@ Value* DecodeProducts::lane_of_key(Value* group, int lane) {
 
 Values DecodeProducts::for_values(
     Values sums, const std::function<Values(Value* key, const Row&, const Values&)>& body) {
+  if (spec_.widens_values()) {
+    return build_.loop(build_.index(0), count_, 1, sums, [&](Value* key, const Values& now) {
+      Value* row = real_at(wide_, key, spec_.value_dim, build_.index(0));
+      return body(key, {spec_.compute, row, nullptr, nullptr}, now);
+    });
+  }
   return build_.loop(
       build_.index(0), groups_, 1, std::move(sums), [&](Value* number, const Values& so_far) {
         const Group group = group_of(values_, number);
-        Value* left = build_.CreateNSWSub(count_, first_key(number));
-        Value* keys = build_.CreateBinaryIntrinsic(::llvm::Intrinsic::smin, left,
-                                                   build_.index(build_.lanes()));
-        return build_.loop(build_.index(0), keys, 1, so_far, [&](Value* lane, const Values& now) {
+        const auto each = [&](Value* lane, const Values& now) {
           return body(build_.CreateNSWAdd(first_key(number), lane), row_of(group, lane), now);
-        });
+        };
+        return build_.loop(build_.index(0), keys_of(number), 1, so_far, each);
       });
 }
 
@@ -226,7 +236,30 @@ void DecodeProducts::multiply_rows(const Rows& rows, Value* group, int groups) {
 // --- values --------------------------------------------------------------------------------------
 
 void DecodeProducts::add_values() {
+  if (spec_.widens_values()) widen_values();
   for_rows([&](const Rows& rows) { add_rows(rows); });
+}
+
+// Once for all rows, which would each convert them again.
+void DecodeProducts::widen_values() {
+  const std::int64_t lanes = build_.lanes(), whole = spec_.value_dim - spec_.value_dim % lanes;
+  const auto widen = [&](Value* key, const Row& row, Value* d, bool vector) {
+    Value* number = stored(row, d, vector);
+    build_.store(number, real_at(wide_, key, spec_.value_dim, d));
+  };
+  build_.loop(build_.index(0), groups_, 1, [&](Value* number) {
+    const Group group = group_of(values_, number);
+    build_.loop(build_.index(0), keys_of(number), 1, [&](Value* lane) {
+      Value* key = build_.CreateNSWAdd(first_key(number), lane);
+      const Row row = row_of(group, lane);
+      build_.loop(build_.index(0), build_.index(whole), lanes, [&](Value* d) {
+        widen(key, row, d, true);
+        fetch_next(row, d);
+      });
+      build_.loop(build_.index(whole), build_.index(spec_.value_dim), 1,
+                  [&](Value* d) { widen(key, row, d, false); });
+    });
+  });
 }
 
 void DecodeProducts::add_rows(const Rows& rows) {

@@ -40,16 +40,18 @@ class DecodeProducts {
     std::int64_t plan::KeyGroup::* stride;
     Value* scales;  // by key, or null
   };
-  // Of a vector's worth of keys: where its rows are, and those to ask for meanwhile.
+  // Of a vector's worth of keys: where its rows are, and how far ahead those to ask for meanwhile are,
+  // in bytes. One distance for all rows needs one register; where rows of the next block are at other
+  // distances, some that are asked for are not needed.
   struct Group {
     const Operand& of;
     Value* number;
-    Value *rows, *stride, *next_rows, *next_stride;
+    Value *rows, *stride, *ahead;
   };
   // A key or a value: its row, what it is multiplied with (or null), and the row to ask for meanwhile.
   struct Row {
     DType type;
-    Value *address, *scale, *next;
+    Value *address, *scale, *next;  // the last may be null: nothing to ask for
   };
   // Rows from `first` on, whose sums are in registers together.
   struct Rows {
@@ -64,6 +66,7 @@ class DecodeProducts {
   void turn_column(const Group& group, Value* d);
   void multiply_rows(const Rows& rows, Value* group, int groups);
 
+  void widen_values();
   void add_rows(const Rows& rows);
   void add_columns(const Rows& rows, Value* d, int vectors, bool with_weights);
   void add_column(Value* row, Value* d);
@@ -72,6 +75,7 @@ class DecodeProducts {
   [[nodiscard]] Value* real_at(Value* array, Value* row, std::int64_t width, Value* at);
   [[nodiscard]] Value* turned(Value* group, Value* d);
   [[nodiscard]] Value* weight_of(Value* row, Value* key);
+  [[nodiscard]] Value* keys_of(Value* group);
   [[nodiscard]] Value* lane_of_key(Value* group, int lane);
   [[nodiscard]] Group group_of(const Operand& of, Value* number);
   [[nodiscard]] Row row_of(const Group& group, Value* lane);
@@ -85,7 +89,7 @@ class DecodeProducts {
   const plan::DecodeKernelSpec& spec_;
   Operand keys_, values_;
   Value *key_groups_, *next_groups_, *count_;
-  Value *queries_, *rows_, *turned_, *scores_, *sums_, *weight_;
+  Value *queries_, *rows_, *turned_, *wide_, *scores_, *sums_, *weight_;
   Value* groups_;  // vectors' worth of keys
 };
 
