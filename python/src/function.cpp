@@ -61,16 +61,18 @@ Call Function::call_of(const Tensors& tensors, const Layout& layout, const Crew&
 }
 
 Layout Function::layout(const Tensors& tensors, const Crew& crew) const {
-  return attention_.layout(tensors.inputs, call_of(tensors, {}, crew));
+  return attention_.layout(std::get<Inputs>(tensors.inputs), call_of(tensors, {}, crew));
 }
 
 Layout Function::layout(const KeyLists& keys, const Tensors& tensors, const Crew& crew) const {
-  return attention_.layout(keys, tensors.inputs, call_of(tensors, {}, crew));
+  return attention_.layout(keys, std::get<Inputs>(tensors.inputs), call_of(tensors, {}, crew));
 }
 
 void Function::forward(const Tensors& tensors, const Layout& layout, const ForwardViews& results,
                        const Crew& crew) const {
-  attention_.forward_into(results, tensors.inputs, call_of(tensors, layout, crew));
+  const Call call = call_of(tensors, layout, crew);
+  std::visit([&](const auto& inputs) { attention_.forward_into(results, inputs, call); },
+             tensors.inputs);
 }
 
 void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
@@ -82,8 +84,9 @@ void Function::backward(const Tensors& tensors, const Layout& layout, const Save
     const std::string& name = options_.gradients[i];
     if (reads(name)) views.captures.push_back({name, results[3 + i]});
   }
-  attention_.backward_into(views, tensors.inputs, saved, dout, dlse,
-                           call_of(tensors, layout, crew));
+  const Call call = call_of(tensors, layout, crew);
+  std::visit([&](const auto& in) { attention_.backward_into(views, in, saved, dout, dlse, call); },
+             tensors.inputs);
   // On the others nothing depends. A call that throws has not come here.
   for (std::size_t i = 0; i < options_.gradients.size(); ++i)
     if (!reads(options_.gradients[i])) set_to_zero(results[3 + i]);

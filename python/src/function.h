@@ -5,6 +5,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "captures.h"
@@ -27,7 +28,7 @@ class Function {
   explicit Function(const FunctionOptions& options);
 
   struct Tensors {
-    Inputs inputs;
+    std::variant<Inputs, Sequences> inputs;
     BoundCaptures captures;
     std::optional<ConstView> sinks;
     std::vector<std::int64_t> q_offsets, kv_offsets;
@@ -39,6 +40,7 @@ class Function {
     std::stop_token stop;
   };
 
+  // Of inputs that are no sequences; those make their own.
   [[nodiscard]] Layout layout(const Tensors& tensors, const Crew& crew) const;
   // Of the keys that are listed and that the mask shows.
   [[nodiscard]] Layout layout(const KeyLists& keys, const Tensors& tensors, const Crew& crew) const;

@@ -52,7 +52,20 @@ std::optional<View> optional_view(nb::handle array) {
 }
 
 Function::Tensors tensors_from(nb::handle q, nb::handle k, nb::handle v, const nb::list& captures) {
-  return {{view_of(q), view_of(k), view_of(v)}, captures_from(captures)};
+  return {Inputs{view_of(q), view_of(k), view_of(v)}, captures_from(captures)};
+}
+
+// (q, q_starts, k, v, k_starts), or of keys in pages (q, q_starts, k, v, table, lengths, tokens first,
+// k_scales or None, v_scales or None).
+Sequences sequences_from(const nb::tuple& parts) {
+  const ConstView q = view_of(parts[0]), starts = view_of(parts[1]);
+  const ConstView k = view_of(parts[2]), v = view_of(parts[3]);
+  if (parts.size() == 5) return {q, starts, PackedKeys{k, v, view_of(parts[4])}};
+  PagedKeys paged{k, v, view_of(parts[4]), view_of(parts[5])};
+  if (nb::cast<bool>(parts[6])) paged.order = PageOrder::tokens_first;
+  if (!parts[7].is_none()) paged.k_scales = view_of(parts[7]);
+  if (!parts[8].is_none()) paged.v_scales = view_of(parts[8]);
+  return {q, starts, paged};
 }
 
 // What few calls have: None, or a tuple of sinks (None for none), q_offsets and kv_offsets.
@@ -72,12 +85,38 @@ Layout layout_or_none(nb::handle layout) {
 void run_call(const Function& function, Operation operation, const Function::Tensors& tensors,
               int threads, const std::function<void(const Function::Crew&)>& work) {
   using Clock = std::chrono::steady_clock;
-  const CallSize size(operation, tensors.inputs);
+  const CallSize size =
+      std::visit([&](const auto& inputs) { return CallSize(operation, inputs); }, tensors.inputs);
   const Length length = function.pace().is_quick(size) ? Length::quick : Length::unknown;
   run_unlocked(length, [&](const std::stop_token& stop) {
     const Clock::time_point begin = Clock::now();
     work({threads, stop});
     function.pace().note(size, Clock::now() - begin);
+  });
+}
+
+void run_forward(const Function& self, Function::Tensors& tensors, nb::handle layout,
+                 nb::handle out, nb::handle lse, nb::handle max, int threads, nb::handle extras) {
+  add_extras(tensors, extras);
+  const Layout held = layout_or_none(layout);
+  const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
+  run_call(self, Operation::forward, tensors, threads,
+           [&](const Function::Crew& crew) { self.forward(tensors, held, results, crew); });
+}
+
+void run_backward(const Function& self, Function::Tensors& tensors, nb::handle layout,
+                  nb::handle out, nb::handle lse, nb::handle dout, nb::handle dlse,
+                  const nb::list& results, int threads, nb::handle extras) {
+  add_extras(tensors, extras);
+  const Layout held = layout_or_none(layout);
+  const Saved saved{view_of(out), view_of(lse)};
+  const ConstView gradient = view_of(dout);
+  std::optional<ConstView> lse_gradient;
+  if (!dlse.is_none()) lse_gradient = view_of(dlse);
+  std::vector<View> views;
+  for (const nb::handle item : results) views.push_back(view_of(item));
+  run_call(self, Operation::backward, tensors, threads, [&](const Function::Crew& crew) {
+    self.backward(tensors, held, saved, gradient, lse_gradient, views, crew);
   });
 }
 
@@ -133,12 +172,7 @@ void bind_function(nb::module_& m) {
              const nb::list& captures, nb::handle layout, nb::handle out, nb::handle lse,
              nb::handle max, int threads, nb::handle extras) {
             Function::Tensors tensors = tensors_from(q, k, v, captures);
-            add_extras(tensors, extras);
-            const Layout held = layout_or_none(layout);
-            const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
-            run_call(self, Operation::forward, tensors, threads, [&](const Function::Crew& crew) {
-              self.forward(tensors, held, results, crew);
-            });
+            run_forward(self, tensors, layout, out, lse, max, threads, extras);
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse").none(), nb::arg("max").none(), nb::arg("threads"),
@@ -150,21 +184,31 @@ void bind_function(nb::module_& m) {
              nb::handle dout, nb::handle dlse, const nb::list& results, int threads,
              nb::handle extras) {
             Function::Tensors tensors = tensors_from(q, k, v, captures);
-            add_extras(tensors, extras);
-            const Layout held = layout_or_none(layout);
-            const Saved saved{view_of(out), view_of(lse)};
-            const ConstView gradient = view_of(dout);
-            std::optional<ConstView> lse_gradient;
-            if (!dlse.is_none()) lse_gradient = view_of(dlse);
-            std::vector<View> views;
-            for (const nb::handle item : results) views.push_back(view_of(item));
-            run_call(self, Operation::backward, tensors, threads, [&](const Function::Crew& crew) {
-              self.backward(tensors, held, saved, gradient, lse_gradient, views, crew);
-            });
+            run_backward(self, tensors, layout, out, lse, dout, dlse, results, threads, extras);
           },
           nb::arg("q"), nb::arg("k"), nb::arg("v"), nb::arg("captures"), nb::arg("layout").none(),
           nb::arg("out"), nb::arg("lse"), nb::arg("dout"), nb::arg("dlse").none(),
           nb::arg("results"), nb::arg("threads"), nb::arg("extras").none() = nb::none())
+      .def(
+          "forward_sequences",
+          [](const Function& self, const nb::tuple& sequences, const nb::list& captures,
+             nb::handle out, nb::handle lse, nb::handle max, int threads, nb::handle extras) {
+            Function::Tensors tensors{sequences_from(sequences), captures_from(captures)};
+            run_forward(self, tensors, nb::none(), out, lse, max, threads, extras);
+          },
+          nb::arg("sequences"), nb::arg("captures"), nb::arg("out"), nb::arg("lse").none(),
+          nb::arg("max").none(), nb::arg("threads"), nb::arg("extras").none() = nb::none())
+      .def(
+          "backward_sequences",
+          [](const Function& self, const nb::tuple& sequences, const nb::list& captures,
+             nb::handle out, nb::handle lse, nb::handle dout, nb::handle dlse,
+             const nb::list& results, int threads, nb::handle extras) {
+            Function::Tensors tensors{sequences_from(sequences), captures_from(captures)};
+            run_backward(self, tensors, nb::none(), out, lse, dout, dlse, results, threads, extras);
+          },
+          nb::arg("sequences"), nb::arg("captures"), nb::arg("out"), nb::arg("lse"),
+          nb::arg("dout"), nb::arg("dlse").none(), nb::arg("results"), nb::arg("threads"),
+          nb::arg("extras").none() = nb::none())
       .def_prop_ro("score_mod", &Function::score_mod)
       .def_prop_ro("mask", &Function::mask);
 }

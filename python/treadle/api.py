@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, Optional
 
 import numpy as np
 
 from . import _core
-from ._arrays import as_array, as_numpy, check_result, dtype_name
+from ._arrays import as_array, as_numpy, check_result
 from ._explain import explain_program
 from ._key_lists import KeyLists
 from ._layouts import Layouts
 from ._numpy import NumpyTrace
 from ._offsets import offsets_of, reach
 from ._program import Program, function_for, trace, with_indices
-
-
-class Result(NamedTuple):
-    out: np.ndarray
-    lse: Optional[np.ndarray] = None
-    max: Optional[np.ndarray] = None
-
-
-class Gradients(NamedTuple):
-    dq: np.ndarray
-    dk: np.ndarray
-    dv: np.ndarray
-    captures: tuple = ()
-    dsinks: Optional[np.ndarray] = None
-
-
-def _compute(*arrays) -> type:
-    return np.float64 if any(a.dtype == np.float64 for a in arrays) else np.float32
+from ._results import GradientMemory, Gradients, Result, compute_type
+from ._sequences import Keys, keys_of, sequences_of
 
 
 class Attention:
@@ -68,18 +52,25 @@ class Attention:
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
         _, q_offsets, kv_offsets = extras or (None, (), ())
         sizes = (*q.shape[:2], reach(q.shape[2], q_offsets), reach(k.shape[2], kv_offsets))
-        program = trace(NumpyTrace(sizes), self.score_mod, self.mask_mod)
-        gradients = numbers(program)
-        arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
         inputs = as_array(q), as_array(k), as_array(v)
 
-        def attempt(program: Program):
-            function = function_for(program, gradients, self.scale, self.most_nodes)
+        def with_layout(program: Program, function: _core.Function, arrays: list):
             if keys is None:
                 layout = self._layouts.get(program, function, inputs, arrays, self.threads, extras)
             else:
                 layout = keys._layout(function, inputs, arrays, self.threads, extras)
             return run(function, (*inputs, arrays, layout))
+
+        return self._traced(sizes, numbers, with_layout)
+
+    def _traced(self, sizes: tuple, numbers: Callable, run: Callable):
+        """run(program, function, its captures as arrays)."""
+        program = trace(NumpyTrace(sizes), self.score_mod, self.mask_mod)
+        gradients = numbers(program)
+        arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
+
+        def attempt(program: Program):
+            return run(program, function_for(program, gradients, self.scale, self.most_nodes), arrays)
 
         return with_indices(program, attempt)
 
@@ -109,7 +100,7 @@ class Attention:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
         else:
             check_result("out", out)
-        lse = np.empty(q.shape[:3], _compute(q, k, v))
+        lse = np.empty(q.shape[:3], compute_type(q, k, v))
         most = np.empty_like(lse)
 
         def run(function, first):
@@ -126,31 +117,70 @@ class Attention:
         `keys`, `sinks`, `q_offset` and `kv_offset` are forward's."""
         q, k, v = _checked(q, k, v)
         extras = _extras(sinks, q_offset, kv_offset)
-        out, lse, dout = as_numpy(result.out), as_numpy(result.lse), as_numpy(dout)
-        if dlse is not None:
-            dlse = as_numpy(dlse)
-            dtype_name(dlse.dtype)
-            dlse = dlse.astype(lse.dtype)
-
-        learned = [getattr(c, "array", c) for c in captures]
-        extra = () if sinks is None else (as_numpy(sinks),)
-        results = [np.empty(t.shape, t.dtype) for t in (q, k, v, *learned, *extra)]
-
-        def numbers(program: Program) -> tuple:
-            places = {id(c.object): i for i, c in enumerate(program.captures)}
-            if any(id(array) not in places for array in learned):
-                raise ValueError("backward: a capture is asked for that the score mod does not read")
-            return tuple([places[id(array)] for array in learned])
+        work = GradientMemory((q, k, v), result, dout, dlse, captures, sinks)
 
         def run(function, first):
-            function.backward(
-                *first, as_array(out), as_array(lse), as_array(dout), None if dlse is None else as_array(dlse),
-                [as_array(r) for r in results], self.threads, extras,
-            )  # fmt: skip
-            end = 3 + len(learned)
-            return Gradients(*results[:3], tuple(results[3:end]), None if sinks is None else results[end])
+            function.backward(*first, *work.arrays(), self.threads, extras)
+            return work.gradients()
 
-        return self._call(q, k, v, keys, extras, numbers, run)
+        return self._call(q, k, v, keys, extras, work.numbers, run)
+
+    def forward_sequences(
+        self, q, q_starts, keys: Keys, *, out: Optional[np.ndarray] = None, sinks=None, q_offset=None, kv_offset=None
+    ) -> Result:
+        """forward of sequences of different lengths: q is [all queries, H, D], and sequence s has those from q_starts[s] up
+        to q_starts[s + 1]. `keys` is a treadle.PackedKeys or a treadle.PagedKeys. out is [all queries, H, Dv], lse and max
+        are [all queries, H]; a sequence has the same bits alone, packed, in pages or in any batch.
+
+        Queries are the last positions of their sequence: with 50 keys and 5 queries mods see q = 45 .. 49. `q_offset` and
+        `kv_offset`, for all sequences or for each, say where else they stand. b is the number of the sequence.
+
+        >>> import numpy as np, treadle
+        >>> causal = treadle.Attention(mask_mod=lambda b, h, q, kv: q >= kv)
+        >>> q, k = np.ones((6, 8, 64), np.float32), np.ones((90, 8, 64), np.float32)
+        >>> keys = treadle.PackedKeys(k, k, np.array([0, 40, 90]))
+        >>> causal.forward_sequences(q, np.array([0, 1, 6]), keys).out.shape
+        (6, 8, 64)
+        """
+        q, q_starts, keys = as_numpy(q), as_numpy(q_starts), keys_of("forward_sequences", keys)
+        extras = _extras(sinks, q_offset, kv_offset)
+        rows = q.shape[:-1]
+        if out is None:
+            out = np.empty((*rows, *keys.v.shape[-1:]), q.dtype)
+        else:
+            check_result("out", out)
+        lse = np.empty(rows, compute_type(q, keys.k, keys.v))
+        most = np.empty_like(lse)
+        sequences = sequences_of(q, q_starts, keys)
+
+        def run(program, function, arrays):
+            results = as_array(out), as_array(lse), as_array(most)
+            function.forward_sequences(sequences, arrays, *results, self.threads, extras)
+            return Result(out, lse, most)
+
+        return self._traced(_sizes(q, q_starts), lambda program: (), run)
+
+    def backward_sequences(
+        self, q, q_starts, keys: Keys, result: Result, dout, dlse=None, *, captures: tuple = (), sinks=None, q_offset=None,
+        kv_offset=None,
+    ) -> Gradients:  # fmt: skip
+        """backward of forward_sequences, for packed keys."""
+        q, q_starts, keys = as_numpy(q), as_numpy(q_starts), keys_of("backward_sequences", keys)
+        extras = _extras(sinks, q_offset, kv_offset)
+        work = GradientMemory((q, keys.k, keys.v), result, dout, dlse, captures, sinks)
+        sequences = sequences_of(q, q_starts, keys)
+
+        def run(program, function, arrays):
+            function.backward_sequences(sequences, arrays, *work.arrays(), self.threads, extras)
+            return work.gradients()
+
+        return self._traced(_sizes(q, q_starts), work.numbers, run)
+
+
+def _sizes(q: np.ndarray, q_starts: np.ndarray) -> tuple:
+    """Of sequences: how many, and heads; positions have no common end."""
+    heads = q.shape[1] if q.ndim == 3 else None
+    return max(0, q_starts.size - 1), heads, None, None
 
 
 def _extras(sinks, q_offset, kv_offset) -> Optional[tuple]:

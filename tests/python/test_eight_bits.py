@@ -7,7 +7,7 @@ import treadle
 from mods import name
 from policy import inputs, of_torch
 from treadle.torch import AuxRequest, create_block_mask, flex_attention
-from treadle.torch._attention import autocast
+from treadle.torch._attend import autocast
 
 eight_bits = [torch.float8_e4m3fn, torch.float8_e5m2, torch.int8]
 float8 = eight_bits[:2]

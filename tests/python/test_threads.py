@@ -89,7 +89,7 @@ def test_more_threads_than_there_are_cost_nothing():
 
 
 def test_torch_number_of_threads_is_followed(monkeypatch):
-    import treadle.torch._attention as attention
+    import treadle.torch._attend as attention
 
     seen = []
     original = attention.run_forward

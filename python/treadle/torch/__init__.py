@@ -12,6 +12,9 @@ from ._explain import explain
 from ._key_lists import create_key_mask
 from ._masks import and_masks, noop_mask, or_masks
 from ._merge import merge_states
+from ._page_table import PagedAttention
+from ._paged import paged_attention
+from ._varlen import varlen_attention
 
 
 class FlexKernelOptions(TypedDict, total=False):
@@ -38,6 +41,7 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 __all__ = [
-    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "and_masks", "create_block_mask", "create_key_mask",
-    "create_mask", "explain", "flex_attention", "merge_states", "noop_mask", "or_masks",
+    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "PagedAttention", "and_masks", "create_block_mask",
+    "create_key_mask", "create_mask", "explain", "flex_attention", "merge_states", "noop_mask", "or_masks",
+    "paged_attention", "varlen_attention",
 ]  # fmt: skip

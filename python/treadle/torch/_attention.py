@@ -1,24 +1,18 @@
-"""flex_attention: checks what it is given, traces the mods, and runs them now or leaves an operation in a graph."""
+"""flex_attention: checks what it is given, and attends."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Callable, NamedTuple, Optional, Union
 
-import torch
 from torch import Tensor
-from torch.autograd import forward_ad, profiler
 
 from .._layouts import Layouts
-from .._offsets import offsets_of, reach
-from .._program import Program, with_indices
-from ._arrays import are_plain, needs_dispatcher, tensors_of
-from ._autograd import Attention
+from .._offsets import offsets_of
+from ._attend import attend, autocast
 from ._check import check_lengths, check_options, check_shapes, check_sinks, check_tensors
 from ._foreign_masks import as_block_mask, is_mask_mod
-from ._ops import operation
-from ._run import Call, Extras, run_forward
-from ._tracing import trace
+from ._run import Extras
 
 _warned: list = []  # of return_lse, which is enough once
 
@@ -105,57 +99,12 @@ def flex_attention(
             raise ValueError("block_mask lists blocks of rows, which have no positions; use create_block_mask or a mask_mod")
         mask_mod = mask.compiled_mask_mod()
 
-    if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
-        # Sizes may be symbols: nothing depends on them.
-        program = trace(score_mod, mask_mod, (None, None, None, None))
-        out, lse, most = operation(query, key, value, program, scale, sinks, extras)
-    else:
-        layouts = _of_functions if mask is None else mask.layouts
-        out, lse, most = _eager(query, key, value, score_mod, mask_mod, layouts, scale, sinks, extras, want_lse, want_max)
+    last = () if sinks is None else (sinks,)
+    layouts = _of_functions if mask is None else mask.layouts
+    out, lse, most = attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras, want_lse, want_max)
     if return_aux is not None:
         return out, AuxOutput(lse=lse if want_lse else None, max_scores=most if want_max else None)
     return (out, lse) if return_lse else out
 
 
-def _eager(query, key, value, score_mod, mask_mod, layouts, scale, sinks, extras, want_lse, want_max):
-    sizes = (*query.shape[:2], reach(query.shape[2], extras.q_offsets), reach(key.shape[2], extras.kv_offsets))
-    program = trace(score_mod, mask_mod, sizes)
-    captured = tensors_of(program.captures)
-    if sinks is not None:
-        captured = [*captured, sinks]
-    if not are_plain(captured):
-        return operation(query, key, value, program, scale, sinks, extras)
-    needs_grad = torch.is_grad_enabled() and (
-        query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
-    )
-    if needs_grad:
-        for i in program.mask_captures():
-            if captured[i].requires_grad:
-                raise AssertionError("a mask_mod reads a tensor that requires grad; a mask has no gradient")
-    scale = None if scale is None else float(scale)
-
-    def run(program: Program):
-        call = Call(program, scale, layouts, want_max, torch.get_num_threads(), extras)
-        if needs_grad or inside_functorch() or forward_ad._current_level >= 0:
-            return Attention.apply(call, query, key, value, *captured)
-        return run_forward(call, query, key, value, captured, want_lse)
-
-    if profiler._is_profiler_enabled:  # which sees operations only, and this is none
-        with profiler.record_function("treadle::attention"):
-            return with_indices(program, run)
-    return with_indices(program, run)
-
-
 _of_functions = Layouts(64)  # of mask_mods that are given without a BlockMask
-
-
-def autocast(*tensors: Tensor) -> tuple:
-    """In the type that torch.autocast asks for, where it is on; 8-bit keys and values as they are."""
-    if not torch.is_autocast_enabled("cpu"):
-        return tensors
-    dtype = torch.get_autocast_dtype("cpu")
-    return tuple([t if t.dtype == torch.float64 or t.dtype.itemsize == 1 else t.to(dtype) for t in tensors])
-
-
-def inside_functorch() -> bool:
-    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -11,7 +11,7 @@ from ._block_mask import BlockMask
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 _EIGHT_BITS = frozenset((torch.float8_e4m3fn, torch.float8_e5m2, torch.int8))
-_NESTED = "nested tensors are not supported"
+_NESTED = "nested tensors are not supported; varlen_attention takes those of layout torch.jagged"
 
 
 def check_tensors(query, key, value):
@@ -61,11 +61,12 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, bl
             )
     if v[:3] != k[:3]:
         raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
-    if not (query.dtype in _FLOATS and key.dtype in _FLOATS and value.dtype in _FLOATS):
-        _check_types(query, key, value)
+    check_types(query, key, value)
 
 
-def _check_types(query: Tensor, key: Tensor, value: Tensor):
+def check_types(query: Tensor, key: Tensor, value: Tensor):
+    if query.dtype in _FLOATS and key.dtype in _FLOATS and value.dtype in _FLOATS:
+        return
     if query.dtype not in _FLOATS:
         raise ValueError(f"query must be float64, float32, bfloat16 or float16, got {query.dtype}")
     for name, t in (("key", key), ("value", value)):
@@ -78,6 +79,23 @@ def _check_types(query: Tensor, key: Tensor, value: Tensor):
                 f"{name} is {t.dtype} and requires grad; gradients need float64, float32, bfloat16 or float16: "
                 f"give {name}.detach()"
             )
+
+
+def check_sequence_heads(query: Tensor, key: Tensor, axis: int, enable_gqa: bool):
+    """Of packed sequences; the kernels' own checks say what else is wrong."""
+    if enable_gqa or query.dim() != 3 or key.dim() <= axis or query.shape[1] == key.shape[axis]:
+        return
+    raise ValueError(
+        f"query and key/value have different numbers of heads, {query.shape[1]} and {key.shape[axis]}; set enable_gqa=True"
+    )
+
+
+def check_index(name: str, x):
+    """Tensors that say where rows lie."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(x).__name__}")
+    if not x.is_cpu:
+        raise ValueError(f"Treadle runs on the CPU; {name} is on {x.device}")
 
 
 def check_sinks(sinks):

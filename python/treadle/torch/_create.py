@@ -15,7 +15,7 @@ from ._evaluate import visible_pairs
 from ._tracing import trace
 
 
-def _is_cpu(device):
+def check_device(device):
     if device is not None and torch.device(device).type != "cpu":
         raise ValueError(f"Treadle runs on the CPU; device is {device}")
 
@@ -46,7 +46,7 @@ def create_block_mask(
     >>> window.numel()
     16777216
     """
-    _is_cpu(device)
+    check_device(device)
     if not isinstance(dq_kv_order, bool):
         raise ValueError("dq_kv_order must be a bool")
     if _compile:
@@ -66,7 +66,7 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     tensor([[ True, False, False],
             [ True,  True, False]])
     """
-    _is_cpu(device)
+    check_device(device)
     batch, heads = 1 if B is None else B, 1 if H is None else H
     is_score_mod = _arity(mod_fn) == 5
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"

@@ -14,7 +14,7 @@ from .._program import Program, with_indices
 from ._arrays import tensors_of
 from ._autograd import NO_SECOND_DERIVATIVE, differentiate, save
 from ._flat import SCHEMA, flattened, unflattened
-from ._run import Call, Extras, compute_type, empty_gradients, empty_in_order_of, run_backward, run_forward
+from ._run import Call, Extras, empty_gradients, empty_results, run_backward, run_forward
 
 torch.library.define(
     "treadle::attention", f"(Tensor q, Tensor k, Tensor v, {SCHEMA}) -> (Tensor, Tensor, Tensor)"
@@ -41,7 +41,7 @@ def _forward(q, k, v, captures, *arguments):
     return _run(captures, arguments, lambda call: run_forward(call, q, k, v, captures, lse=True))
 
 
-def _check_devices(q, *others):
+def check_devices(q, *others):
     """A single tensor on "meta" makes torch ask for shapes alone. Beside queries that have memory the results would be
     memory that nobody fills."""
     if q.device.type == "meta":
@@ -53,10 +53,8 @@ def _check_devices(q, *others):
 
 @torch.library.register_fake("treadle::attention")
 def _forward_shapes(q, k, v, captures, *ignored):
-    _check_devices(q, k, v, *captures)
-    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
-    rows = q.new_empty(q.shape[:3], dtype=compute_type(q, k, v))
-    return out, rows, torch.empty_like(rows)
+    check_devices(q, k, v, *captures)
+    return empty_results(q, k, v, True, True)
 
 
 @torch.library.impl("treadle::attention_backward", "cpu")
@@ -72,7 +70,7 @@ def _backward(q, k, v, captures, *rest):
 @torch.library.register_fake("treadle::attention_backward")
 def _backward_shapes(q, k, v, captures, *rest):
     *_, out, lse, dout, dlse, gradients = rest
-    _check_devices(q, k, v, *captures, out, lse, dout, dlse)
+    check_devices(q, k, v, *captures, out, lse, dout, dlse)
     return empty_gradients(q, k, v, captures, gradients)
 
 
@@ -103,9 +101,7 @@ def _differentiate_again(ctx, *ignored):
 torch.library.register_autograd("treadle::attention_backward", _differentiate_again)
 
 
-def operation(q, k, v, program: Program, scale, sinks=None, extras: Extras = Extras()):
-    """out, lse, max, as one operation of torch's."""
-    captures = tensors_of(program.captures)
-    if sinks is not None:
-        captures = [*captures, sinks]
+def operation(q, k, v, program: Program, scale, last=(), extras: Extras = Extras()):
+    """out, lse, max, as one operation of torch's. `last` are the tensors that follow the captures."""
+    captures = [*tensors_of(program.captures), *last]
     return torch.ops.treadle.attention(q, k, v, captures, *flattened(program, scale, extras))

@@ -10,7 +10,8 @@ from torch.autograd import profiler
 from torch.utils.checkpoint import checkpoint
 
 from ._arrays import needs_dispatcher
-from ._attention import autocast, flex_attention, inside_functorch
+from ._attend import autocast, inside_functorch
+from ._attention import flex_attention
 from ._autograd import NO_SECOND_DERIVATIVE
 from ._block_mask import BlockMask
 from ._check import check_lengths, check_shapes, check_tensors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -13,11 +13,20 @@ from ._arrays import as_array
 
 
 class Extras(NamedTuple):
-    """What few calls have. Sinks are the last of a call's captures, so that graphs and autograd see one list."""
+    """What few calls have. Sinks, and then the starts of packed queries and keys, are the last of a call's captures, so
+    that graphs and autograd see one list."""
 
     sinks: bool = False
     q_offsets: tuple = ()
     kv_offsets: tuple = ()
+    packed: bool = False  # sequences of different lengths, one after the other
+    relative: bool = False  # of such: mods see the distance of query and key alone, so positions may be moved
+
+    def split(self, captured) -> tuple:
+        """What the mods read; the sinks or None; the starts, if there are any."""
+        starts = len(captured) - 2 if self.packed else len(captured)
+        mods_read = starts - 1 if self.sinks else starts
+        return captured[:mods_read], captured[mods_read] if self.sinks else None, captured[starts:]
 
 
 class Call(NamedTuple):
@@ -25,7 +34,7 @@ class Call(NamedTuple):
 
     program: Program
     scale: Optional[float]
-    layouts: Layouts
+    layouts: Optional[Layouts]  # packed sequences have none
     max: bool  # wanted
     threads: int
     extras: Extras = Extras()
@@ -33,11 +42,12 @@ class Call(NamedTuple):
 
 def empty_in_order_of(like: Tensor, shape, dtype=None) -> Tensor:
     """Memory whose strides are in the order of `like`'s, with the last one 1."""
-    strides = like.stride()
-    if strides[0] >= strides[1] >= strides[2]:
+    strides = like.stride()[:-1]
+    if all([a >= b for a, b in zip(strides, strides[1:])]):
         return like.new_empty(shape, dtype=dtype)
-    order = sorted(range(3), key=lambda d: strides[d], reverse=True) + [3]
-    back = [order.index(d) for d in range(4)]
+    last = len(strides)
+    order = sorted(range(last), key=lambda d: strides[d], reverse=True) + [last]
+    back = [order.index(d) for d in range(last + 1)]
     return like.new_empty([shape[d] for d in order], dtype=dtype).permute(back)
 
 
@@ -47,31 +57,63 @@ def compute_type(q: Tensor, k: Tensor, v: Tensor) -> torch.dtype:
     return torch.float64 if wide else torch.float32
 
 
+def aligned(extras: Extras, q_starts: Tensor, lengths: Callable) -> tuple:
+    """q_offsets and kv_offsets. Where mods see distances alone, and none are given, the last query of each sequence stands
+    at the last of lengths() keys, also if there are more queries than keys."""
+    q_offsets, kv_offsets = extras.q_offsets, extras.kv_offsets
+    if not extras.relative or q_offsets or kv_offsets or q_starts.dim() != 1:
+        return q_offsets, kv_offsets
+    before = [keys - queries for queries, keys in zip(lengths_of(q_starts), lengths())]
+    if min(before, default=0) >= 0:  # as it is without
+        return (), ()
+    return tuple([int(max(0, n)) for n in before]), tuple([int(max(0, -n)) for n in before])
+
+
+def lengths_of(starts: Tensor) -> list:
+    numbers = starts.tolist()
+    return [b - a for a, b in zip(numbers, numbers[1:])]
+
+
+def arrays_of_extras(sinks: Optional[Tensor], q_offsets: tuple, kv_offsets: tuple) -> Optional[tuple]:
+    """What a compiled function takes last."""
+    if sinks is None and not q_offsets and not kv_offsets:
+        return None
+    return (None if sinks is None else as_array(sinks)), q_offsets, kv_offsets
+
+
 def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: tuple):
-    """The compiled function, what it takes first (q, k, v, captures, layout), and what it takes last."""
-    sinks, q_offsets, kv_offsets = call.extras
-    mods_read = captured[:-1] if sinks else captured
+    """Forward and backward of the compiled function, what both take first, and what they take last."""
+    extras = call.extras
+    mods_read, sinks, starts = extras.split(captured)
     function = function_for(call.program, tuple([i for i in gradients if i < len(mods_read)]), call.scale)
     arrays = [*map(as_array, mods_read), *call.program.scalars]
     inputs = as_array(q), as_array(k), as_array(v)
-    extras = None
-    if sinks or q_offsets or kv_offsets:
-        extras = (as_array(captured[-1]) if sinks else None, q_offsets, kv_offsets)
-    layout = call.layouts.get(call.program, function, inputs, arrays, call.threads, extras)
-    return function, (*inputs, arrays, layout), extras
+    if extras.packed:
+        q_starts, k_starts = starts
+        sequences = inputs[0], as_array(q_starts), inputs[1], inputs[2], as_array(k_starts)
+        last = arrays_of_extras(sinks, *aligned(extras, q_starts, lambda: lengths_of(k_starts.flatten())))
+        return function.forward_sequences, function.backward_sequences, (sequences, arrays), last
+    last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets)
+    layout = call.layouts.get(call.program, function, inputs, arrays, call.threads, last)
+    return function.forward, function.backward, (*inputs, arrays, layout), last
+
+
+def empty_results(q: Tensor, k: Tensor, v: Tensor, lse: bool, most: bool) -> tuple:
+    """Memory for out, lse and max; None for what is not wanted."""
+    rows, compute = q.shape[:-1], compute_type(q, k, v)
+    return (
+        empty_in_order_of(q, (*rows, *v.shape[-1:])),
+        q.new_empty(rows, dtype=compute) if lse else None,
+        q.new_empty(rows, dtype=compute) if most else None,
+    )
 
 
 def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool):
     """out, lse, max; the last two None unless wanted."""
-    function, first, extras = _prepare(call, q, k, v, captured, ())
-    out = empty_in_order_of(q, (*q.shape[:3], v.shape[3]))
-    compute = compute_type(q, k, v)
-    rows = q.new_empty(q.shape[:3], dtype=compute) if lse else None
-    most = q.new_empty(q.shape[:3], dtype=compute) if call.max else None
-    function.forward(
-        *first, as_array(out), as_array(rows) if lse else None, as_array(most) if call.max else None, call.threads, extras
-    )
-    return out, rows, most
+    forward, _, first, last = _prepare(call, q, k, v, captured, ())
+    results = empty_results(q, k, v, lse, call.max)
+    forward(*first, *[None if t is None else as_array(t) for t in results], call.threads, last)
+    return results
 
 
 def empty_gradients(q: Tensor, k: Tensor, v: Tensor, captured, gradients) -> list:
@@ -82,13 +124,14 @@ def empty_gradients(q: Tensor, k: Tensor, v: Tensor, captured, gradients) -> lis
 
 def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients: tuple) -> list:
     """dq, dk, dv and the gradients of the captures with these numbers."""
-    function, first, extras = _prepare(call, q, k, v, captured, gradients)
+    _, backward, first, last = _prepare(call, q, k, v, captured, gradients)
     results = empty_gradients(q, k, v, captured, gradients)
     wanted = len(results)
-    if call.extras.sinks and len(captured) - 1 not in gradients:  # the kernels give it in any case
-        results.append(torch.empty_like(captured[-1]))
-    function.backward(
+    mods_read, sinks, _ = call.extras.split(captured)
+    if sinks is not None and len(mods_read) not in gradients:  # the kernels give it in any case
+        results.append(torch.empty_like(sinks))
+    backward(
         *first, as_array(out), as_array(lse), as_array(dout), as_array(dlse) if dlse is not None else None,
-        [as_array(t) for t in results], call.threads, extras,
+        [as_array(t) for t in results], call.threads, last,
     )  # fmt: skip
     return results[:wanted]
