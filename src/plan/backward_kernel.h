@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "ir/joint.h"
+#include "plan/fetch_list.h"
 #include "plan/mod_facts.h"
 #include "plan/score_form.h"
 #include "plan/tile_args.h"
@@ -28,6 +29,14 @@ struct BackwardKernelArgs {
   void* probabilities = nullptr;  // [count][width]: P
   void* dscores = nullptr;        // [count][width]: dS, not yet scaled
   void* dq = nullptr;             // [dim][width], added to; not yet scaled
+  // Where chunks end, in places of the block, if the block's keys are all that the tile sees of
+  // these chunks: then each is summed on its own and added to dq, which is that of the chunks
+  // before. None: the keys go on with dq. Kernels of sparse plans know of chunks, unless they are
+  // exact_nonfinite.
+  const std::int32_t* chunk_ends = nullptr;
+  std::int64_t chunks = 0;
+  // Kernels that know of chunks take from it. What is missing in the cache is only slower.
+  FetchList* fetch = nullptr;
   const std::int64_t* derivative_captures = nullptr;
   // Contributions to the gradients of captures: for each of them [count][width] values, and their
   // offsets: elements from the beginning of the gradient, whose strides `gradient_strides` has,
@@ -56,6 +65,8 @@ struct BackwardKernelSpec {
   // which no product takes for a number, and no others are. Slower, for calls that met a NaN.
   bool exact_nonfinite = false;
 
+  // Whether there is code for the keys of several chunks.
+  [[nodiscard]] bool sums_chunks() const { return plan.sparse && !exact_nonfinite; }
   // Whether the derivative is evaluated; else the gradient of a score goes through as it is.
   [[nodiscard]] bool derives() const {
     return score.kind == ScoreForm::Kind::general || !derivative.contributions.empty();

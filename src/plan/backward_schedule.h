@@ -3,6 +3,11 @@
 // A task owns dK and dV of a chunk of keys of one key head, or of a few; its part of every dQ is added in the
 // order of chunks, whenever it arrives. Gradients of captures are added task by task, or, where
 // tasks never meet at one element, by each task itself.
+//
+// Where residue classes of queries have keys of their own (plan/key_classes.h), a task owns those of
+// a class instead: they are few and, counted through, neighbours, and only the tiles of the class
+// look at them. All bits are the same. Gradients of captures are added in the order of tasks, so
+// calls that ask for some have tasks of chunks.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +17,7 @@
 
 #include "ir/joint.h"
 #include "layout/layout.h"
+#include "plan/key_classes.h"
 
 namespace treadle::plan {
 
@@ -26,9 +32,11 @@ CaptureReach capture_reach(const ir::Joint& joint, std::string_view name, int ra
 
 struct BackwardTask {
   std::int64_t key_batch = 0, key_head = 0;
-  layout::Range chunks;     // 0 is the first that has keys
-  layout::Range keys;       // positions of the chunks
-  std::int64_t number = 0;  // tasks add to captures in this order, in which they also begin
+  layout::Range chunks;          // 0 is the first that has keys
+  layout::Range keys;            // positions of the chunks
+  layout::Run own{0, 0, false};  // those of them that it owns: all, or those of a residue
+  layout::Range tiles;           // no others look at them
+  std::int64_t number = 0;       // tasks add to captures in this order, in which they also begin
 
   // The positions of one of the chunks.
   [[nodiscard]] layout::Range keys_of(std::int64_t chunk, layout::Range all_keys) const;
@@ -38,12 +46,23 @@ struct BackwardSchedule {
   // Begun in this order. Tasks that may add to the same element of a capture are in one group.
   std::vector<std::vector<BackwardTask>> groups;
   std::int64_t chunks = 0, tasks = 0;
-  std::int64_t longest = 0;  // keys of a task
+  std::int64_t longest = 0;  // keys that a task owns
+  // A task has all keys that its tiles look at, so their dQ is complete within it.
+  bool completes_dq = false;
 };
 
-BackwardSchedule schedule_backward(std::int64_t key_batch, std::int64_t key_heads,
-                                   layout::Range keys, std::span<const CaptureReach> captures,
-                                   std::int64_t chunks_per_task = 1);
+struct KeyHeads {
+  std::int64_t batch = 1, heads = 1;
+};
+
+// By classes where that is possible, else by chunks.
+BackwardSchedule schedule_backward(const layout::Layout& layout, const KeyHeads& of,
+                                   std::span<const CaptureReach> captures);
+
+BackwardSchedule schedule_chunks(const layout::Layout& layout, const KeyHeads& of,
+                                 std::span<const CaptureReach> captures);
+BackwardSchedule schedule_classes(const layout::Layout& layout, const KeyHeads& of,
+                                  const KeyClasses& classes);
 
 // How many chunks a task of this layout should own. Where tiles see few keys of a chunk, loading
 // their queries for each chunk would take longer than the products. It follows from the layout

@@ -8,26 +8,17 @@
 // layouts, strides, types of tensors or threads: that is run's.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/hash.h"
 #include "ir/graph.h"
+#include "plan/fetch_list.h"
 #include "plan/mod_facts.h"
 #include "plan/score_form.h"
 #include "plan/tile_args.h"
 #include "plan/tile_plan.h"
 
 namespace treadle::plan {
-
-// Memory that a kernel brings into the second cache while it multiplies, because later tasks need
-// it: pieces of fetch_bytes, by their addresses. At `end` lies one more address, which is asked for
-// when no other is left.
-struct FetchList {
-  const std::byte* const* next = nullptr;
-  const std::byte* const* end = nullptr;
-};
-inline constexpr std::int64_t fetch_bytes = 256;
 
 struct ForwardKernelArgs {
   TileArgs tile;

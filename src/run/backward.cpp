@@ -20,8 +20,10 @@ void clear(const CapturedSum& captured, const base::Workers& workers) {
   });
 }
 
-// How many sums of dQ a pass has: one per tile, or part of a tile that is too high for a kernel.
+// How many sums of dQ tasks put together: one per tile, or part of a tile that is too high for a
+// kernel.
 std::int64_t places_of(const BackwardPass& pass) {
+  if (pass.schedule.completes_dq) return 0;
   const layout::Layout& layout = pass.layout;
   const std::int64_t width = pass.kernels.plan.width();
   const std::int64_t parts = (layout.tiles().height() + width - 1) / width;
@@ -85,8 +87,15 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
     base::parallel_for(workers, static_cast<std::int64_t>(groups.size()), [&](std::int64_t i) {
       try {
         const Scratch::Lease workspace = share.lend();
-        for (const plan::BackwardTask& task : groups[static_cast<std::size_t>(i)])
-          run_task(*shared, task, *workspace);
+        const auto number = static_cast<std::size_t>(i);
+        // Threads begin groups in turn, as long as those take equally long.
+        const std::size_t after = number + static_cast<std::size_t>(workers.threads());
+        for (std::size_t t = 0; t < groups[number].size(); ++t) {
+          const plan::BackwardTask* next = t + 1 < groups[number].size() ? &groups[number][t + 1]
+                                           : after < groups.size()       ? &groups[after].front()
+                                                                         : nullptr;
+          run_task(*shared, groups[number][t], next, *workspace);
+        }
       } catch (...) {
         shared->give_up();
         throw;

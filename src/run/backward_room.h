@@ -9,6 +9,7 @@
 #include "plan/mod_plan.h"
 #include "plan/reduce_kernel.h"
 #include "run/backward_tile.h"
+#include "run/fetch_ahead.h"
 #include "run/key_blocks.h"
 #include "run/queries.h"
 #include "run/query_sum.h"
@@ -23,9 +24,11 @@ struct BackwardRoom {
   F *probabilities = nullptr, *dscores = nullptr;  // [tiles][block_rows][width]: P, dS
   F *q_rows = nullptr, *dout_rows = nullptr;       // [tiles][width][dim], padded
   QuerySum<F> dk, dv;
-  Queries delivered;     // of a tile whose dQ is complete
-  F* dq_rows = nullptr;  // [width][dim], its rows
-  F* factors = nullptr;  // [width]
+  Queries delivered;                   // of a tile whose dQ is complete
+  F* dq_rows = nullptr;                // [width][dim], its rows
+  F* factors = nullptr;                // [width]
+  std::int32_t* chunk_ends = nullptr;  // [key_block]
+  FetchAhead ahead;                    // for kernels of sparse plans
   std::byte *staged = nullptr, *frame = nullptr;
   typename KeyBlocks<F>::Room block;
 
@@ -57,9 +60,11 @@ struct BackwardRoom {
     delivered = Queries::carve(carver, width);
     dq_rows = carver.take<F>(width * plan.dim);
     factors = carver.take<F>(width);
+    chunk_ends = carver.take<std::int32_t>(plan.key_block);
     dk.carve(carver, plan, plan.dim, keys, leaves);
     dv.carve(carver, plan, plan.value_dim, keys, leaves);
     block = KeyBlocks<F>::Room::carve(carver, plan);
+    ahead = FetchAhead::carve(carver);
   }
 };
 

@@ -18,17 +18,18 @@ typename BackwardTile<F>::Room BackwardTile<F>::Room::carve(Carver& carver,
   room.delta = carver.take<F>(width);
   room.takes_part = carver.take<F>(width);
   room.dq = carver.take<F>(width * plan.dim);
+  room.dq_total = carver.take<F>(width * plan.dim);
   return room;
 }
 
 template <class F>
-void BackwardTile<F>::load(const BackwardPass& pass, const BackwardProblem& problem,
-                           const RowTerms<F>& terms, F* factors) const {
-  const BackwardKernels& kernels = pass.kernels;
+void BackwardTile<F>::load(const BackwardShared<F>& shared, F* factors) const {
+  const BackwardKernels& kernels = shared.kernels;
+  const BackwardProblem& problem = shared.problem;
   const plan::TilePlan& plan = kernels.plan;
   const std::int64_t width = plan.width();
   const std::int64_t active = entry.queries;
-  room.queries.find(pass.layout, entry.tile, entry.first_query, active, width);
+  room.queries.find(shared.pass.layout, entry.tile, entry.first_query, active, width);
 
   const auto load_padded = [&](const CopyKernel& copy, const ConstView& from, F* to,
                                std::int64_t length) {
@@ -44,18 +45,19 @@ void BackwardTile<F>::load(const BackwardPass& pass, const BackwardProblem& prob
   kernels.dout_to_lanes({.source = room.dout_rows, .target = room.dout_lanes, .factors = factors});
 
   constexpr F infinity = std::numeric_limits<F>::infinity();
-  const auto lse_of = [&](std::int64_t row) {
-    const ConstView& lse = problem.lse;
-    return static_cast<const F*>(
-        lse.data())[b * lse.stride(0) + entry.head * lse.stride(1) + row * lse.stride(2)];
-  };
   const std::int64_t first = (b * problem.q.size(1) + entry.head) * problem.q.size(2);
   for (std::int64_t i = 0; i < width; ++i) {
-    room.lse2[i] = i < active ? terms.lse2[first + room.queries.rows[i]] : infinity;
-    room.delta[i] = i < active ? terms.delta[first + room.queries.rows[i]] : F{0};
-    room.takes_part[i] = i < active && lse_of(room.queries.rows[i]) != -infinity ? F{1} : F{0};
+    room.lse2[i] = i < active ? shared.terms.lse2[first + room.queries.rows[i]] : infinity;
+    room.delta[i] = i < active ? shared.terms.delta[first + room.queries.rows[i]] : F{0};
   }
-  std::fill_n(room.dq, width * plan.dim, F{0});
+  const ConstView& lse = problem.lse;
+  const F* lse_of =
+      static_cast<const F*>(lse.data()) + b * lse.stride(0) + entry.head * lse.stride(1);
+  for (std::int64_t i = 0; shared.exact && i < width; ++i) {
+    const bool takes_part = i < active && lse_of[room.queries.rows[i] * lse.stride(2)] != -infinity;
+    room.takes_part[i] = takes_part ? F{1} : F{0};
+  }
+  std::fill_n(shared.schedule.completes_dq ? room.dq_total : room.dq, width * plan.dim, F{0});
 }
 
 template struct BackwardTile<float>;

@@ -1,5 +1,5 @@
 // One thread's part of a backward call: a task owns dK and dV of a chunk of keys of one key head,
-// and delivers its part of dQ.
+// and delivers its part of dQ; or those of a residue class, and its dQ is complete.
 #pragma once
 
 #include <atomic>
@@ -52,8 +52,10 @@ struct BackwardShared {
   }
 };
 
+// `next` is the task that this thread will probably run next, or null.
 template <class F>
-void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task, Workspace& workspace);
+void run_task(BackwardShared<F>& shared, const plan::BackwardTask& task,
+              const plan::BackwardTask* next, Workspace& workspace);
 
 // What a task of the call needs at most.
 template <class F>

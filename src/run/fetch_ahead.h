@@ -13,8 +13,9 @@
 #include <cstdint>
 #include <span>
 
-#include "plan/forward_kernel.h"
+#include "plan/fetch_list.h"
 #include "plan/schedule.h"
+#include "run/backward_worker.h"
 #include "run/forward_worker.h"
 #include "run/scratch.h"
 
@@ -32,6 +33,9 @@ class FetchAhead {
 
   // The rows of a task: its queries, results, keys and values. None for null.
   void look_at(const ForwardShared& shared, const plan::Task* next);
+  // The same, with gradients that come in and go out.
+  template <class F>
+  void look_at(const BackwardShared<F>& shared, const plan::BackwardTask* next);
 
   [[nodiscard]] plan::FetchList* list() { return &list_; }
   // Addresses of pieces of plan::fetch_bytes, all that there are.
@@ -44,6 +48,11 @@ class FetchAhead {
 
   void add_queries(const ForwardShared& shared, const plan::Task& task);
   void add_keys(const ForwardShared& shared, const plan::Task& task, const layout::Layout& layout);
+  template <class F>
+  void add_queries(const BackwardShared<F>& shared, const plan::BackwardTask& task);
+  template <class F>
+  void add_keys(const BackwardShared<F>& shared, const plan::BackwardTask& task);
+  void finish();
   // False if there is no room for more.
   bool add(const std::byte* row, std::int64_t bytes);
 

@@ -6,37 +6,6 @@
 #include "plan/chunks.h"
 
 namespace treadle::run {
-namespace {
-
-// What a tile sees of some places of a block.
-struct Seen {
-  std::int64_t begin = 0, end = 0;  // from the first to the last of them
-  std::int64_t full = 0, partial = 0;
-
-  // One kernel call does it. Where some keys are full and others are not, the mask is asked about all
-  // of them, which for listed keys might say no where the list says yes.
-  [[nodiscard]] bool is_even(bool listed) const {
-    return full + partial == end - begin && (!listed || full == 0 || partial == 0);
-  }
-  [[nodiscard]] bool is_empty() const { return full + partial == 0; }
-};
-
-// Drops runs that end before the places: later ones ask no more.
-Seen seen_of(std::span<const BlockRun>& runs, layout::Range places) {
-  while (!runs.empty() && runs.front().end <= places.begin) runs = runs.subspan(1);
-  Seen seen;
-  for (const BlockRun& run : runs) {
-    if (run.begin >= places.end) break;
-    const std::int64_t begin = std::max(run.begin, places.begin);
-    const std::int64_t end = std::min(run.end, places.end);
-    if (seen.is_empty()) seen.begin = begin;
-    seen.end = end;
-    (run.full ? seen.full : seen.partial) += end - begin;
-  }
-  return seen;
-}
-
-}  // namespace
 
 template <class F>
 ForwardKeys<F>::ForwardKeys(ForwardShared& shared, const plan::Task& task, BlockLists& lists)
@@ -106,64 +75,34 @@ void ForwardKeys<F>::run_blocks(std::span<ForwardTile<F>> tiles, bool exact) {
   for (ForwardTile<F>& tile : tiles) tile.chunk_begun = false;
   while (blocks_.next()) {
     shared_.workers.check();
-    const std::span<const ChunkPlaces> parts = find_chunks();
+    const std::span<const ChunkPlaces> parts = find_chunks(blocks_, chunks_);
     for (ForwardTile<F>& tile : tiles) run_block(tile, parts, exact);
   }
 }
 
-// The chunks that the keys of the current block are of.
-template <class F>
-std::span<const typename ForwardKeys<F>::ChunkPlaces> ForwardKeys<F>::find_chunks() {
-  const std::int32_t* positions = blocks_.now().positions;
-  const std::int64_t count = blocks_.now().count;
-  std::size_t found = 0;
-  for (std::int64_t place = 0; place < count;) {
-    const std::int64_t chunk = plan::chunk_of(positions[place]);
-    const std::int64_t keys_end = plan::keys_of_chunk(chunk).end;
-    const std::int64_t end =
-        positions[count - 1] < keys_end
-            ? count
-            : std::lower_bound(positions + place, positions + count, keys_end) - positions;
-    chunks_[found++] = {chunk, {place, end}, end < count || !blocks_.more_before(keys_end)};
-    place = end;
-  }
-  return std::span(chunks_).first(found);
-}
-
-// A tile against the current block, chunk by chunk. A sparse tile sees few keys of each: those that
-// are all in the block, one after the other, are one call for as many chunks as there are.
+// A tile against the current block, chunk by chunk. Lists of keys may show what the mask does not, and
+// then the mask is not asked about keys that are full.
 template <class F>
 void ForwardKeys<F>::run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts,
                                bool exact) {
-  std::span<const BlockRun> runs = blocks_.runs_of(tile.runs, tile.next_run);
-  const bool sums_chunks = tile.kernels->plan.sparse && !exact && !cuts_.are_kept();
-  WholeChunks whole;
-  for (const ChunkPlaces& part : parts) {
-    const Seen seen = seen_of(runs, part.places);
-    if (seen.is_empty() && !tile.chunk_begun) continue;
-    if (sums_chunks && part.ends && !tile.chunk_begun && seen.is_even(term_->listed)) {
-      const bool full = seen.partial == 0;
-      if (whole.places.full != full || whole.places.end != seen.begin) run_whole(tile, whole);
-      if (whole.chunks == 0) whole.places = {seen.begin, seen.end, full};
-      whole.places.end = seen.end;
-      room_.chunk_ends[whole.chunks++] = static_cast<std::int32_t>(seen.end - whole.places.begin);
-      continue;
-    }
-    run_whole(tile, whole);
-    run_part(tile, part.places, runs, exact);
-    if (part.ends) end_chunk(tile, part.chunk);
-  }
-  run_whole(tile, whole);
+  const ChunkRules rules{.at_once = tile.kernels->plan.sparse && !exact && !cuts_.are_kept(),
+                         .may_ask = !term_->listed,
+                         .ends = room_.chunk_ends};
+  for_each_chunk(
+      parts, blocks_.runs_of(tile.runs, tile.next_run), rules, tile.chunk_begun,
+      [&](const BlockRun& places, std::int64_t chunks) { run_whole(tile, places, chunks); },
+      [&](layout::Range places, std::span<const BlockRun> runs) {
+        run_part(tile, places, runs, exact);
+      },
+      [&](std::int64_t chunk) { end_chunk(tile, chunk); });
 }
 
 // Chunks whose keys are all in the block, added to those before.
 template <class F>
-void ForwardKeys<F>::run_whole(ForwardTile<F>& tile, WholeChunks& whole) {
-  if (whole.chunks == 0) return;
+void ForwardKeys<F>::run_whole(ForwardTile<F>& tile, const BlockRun& places, std::int64_t chunks) {
   if (!tile.started) tile.total.clear(tile.width(), value_dim_);
   tile.started = true;
-  run_places(tile, whole.places, false, whole.chunks);
-  whole.chunks = 0;
+  run_places(tile, places, false, chunks);
 }
 
 // Places of one chunk, which go on with its sums.

@@ -6,10 +6,10 @@
 //   keys.run();                  // m, l and O of each tile's keys
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 
+#include "run/chunk_places.h"
 #include "run/cut_sums.h"
 #include "run/forward_room.h"
 #include "run/forward_worker.h"
@@ -34,24 +34,11 @@ class ForwardKeys {
   void run_exactly(ForwardTile<F>& tile);
 
  private:
-  // Places of the current block that hold keys of one chunk.
-  struct ChunkPlaces {
-    std::int64_t chunk = 0;
-    layout::Range places;
-    bool ends = false;  // no later block has keys of it
-  };
-  // Chunks whose keys are all in the current block, one after the other.
-  struct WholeChunks {
-    BlockRun places;
-    std::int64_t chunks = 0;
-  };
-
   [[nodiscard]] const layout::Order& order() const { return term_->layout.tiles().order(); }
   void save_nothing(layout::Range chunks);
   void run_blocks(std::span<ForwardTile<F>> tiles, bool exact);
-  std::span<const ChunkPlaces> find_chunks();
   void run_block(ForwardTile<F>& tile, std::span<const ChunkPlaces> parts, bool exact);
-  void run_whole(ForwardTile<F>& tile, WholeChunks& whole);
+  void run_whole(ForwardTile<F>& tile, const BlockRun& places, std::int64_t chunks);
   void run_part(ForwardTile<F>& tile, layout::Range places, std::span<const BlockRun> runs,
                 bool exact);
   void run_places(ForwardTile<F>& tile, const BlockRun& run, bool exact, std::int64_t chunks = 0);
@@ -66,7 +53,7 @@ class ForwardKeys {
   std::int64_t dim_, value_dim_;
   ForwardRoom<F> room_;
   std::span<ForwardTile<F>> tiles_;
-  std::array<ChunkPlaces, plan::chunks_at_once> chunks_;  // of the current block
+  ChunkRoom chunks_;  // of the current block
   const ForwardPass::Term* term_ = nullptr;
   std::size_t term_number_ = 0;
   std::int64_t poisoned_ = 0;

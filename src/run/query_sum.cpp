@@ -1,4 +1,4 @@
-// Rows of a block: the leaf's own where keys are contiguous, else collected and put back.
+// Rows of a block: the leaf's own where keys are neighbours in it, else collected and put back.
 #include "run/query_sum.h"
 
 #include <algorithm>
@@ -16,21 +16,20 @@ void QuerySum<F>::carve(Carver& carver, const plan::TilePlan& plan, std::int64_t
 }
 
 template <class F>
-void QuerySum<F>::clear(std::int64_t first_key) {
-  first_key_ = first_key;
+void QuerySum<F>::clear(const layout::Run& own) {
+  own_keys_ = own;
   tree_.clear();
 }
 
 template <class F>
 void QuerySum<F>::start_block(std::span<const Segment> segments) {
   segments_ = segments;
-  for_each_stretch([&](layout::Range keys, std::int64_t) {
-    tree_.touch(keys.begin - first_key_, keys.end - first_key_);
-  });
-  rows_ = leaf(segments.front().keys.begin());
-  if (segments.size() == 1 && segments.front().keys.count() == 1) return;
-  for_each_stretch([&](layout::Range keys, std::int64_t place) {
-    std::copy_n(leaf(keys.begin), keys.count() * length_, own_ + place * length_);
+  for_each_stretch([&](layout::Range rows, std::int64_t) { tree_.touch(rows.begin, rows.end); });
+  rows_ = tree_.leaf() + own_keys_.keys_before(segments.front().keys.begin()) * length_;
+  if (segments.size() == 1 && is_stretch(segments.front().keys)) return;
+  for_each_stretch([&](layout::Range rows, std::int64_t place) {
+    std::copy_n(tree_.leaf() + rows.begin * length_, rows.count() * length_,
+                own_ + place * length_);
   });
   rows_ = own_;
 }
@@ -50,11 +49,12 @@ void QuerySum<F>::add(const LazyKernel<plan::ReduceArgs>& kernel, const plan::Re
 
 template <class F>
 void QuerySum<F>::end_block(bool last) {
-  for_each_stretch([&](layout::Range keys, std::int64_t place) {
+  for_each_stretch([&](layout::Range rows, std::int64_t place) {
     if (rows_ == own_)
-      std::copy_n(own_ + place * length_, keys.count() * length_, leaf(keys.begin));
+      std::copy_n(own_ + place * length_, rows.count() * length_,
+                  tree_.leaf() + rows.begin * length_);
     // While they are in the cache.
-    if (last) tree_.close_rows(keys.begin - first_key_, keys.end - first_key_);
+    if (last) tree_.close_rows(rows.begin, rows.end);
   });
 }
 

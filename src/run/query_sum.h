@@ -34,36 +34,49 @@ class QuerySum {
   // For tasks of at most so many keys and leaves, and rows of `dim` elements.
   void carve(Carver& carver, const plan::TilePlan& plan, std::int64_t dim, std::int64_t keys,
              std::int64_t leaves);
-  // The first key of the task.
-  void clear(std::int64_t first_key);
+  // The keys of the task.
+  void clear(const layout::Run& own);
 
   void start_block(std::span<const Segment> segments);
   void add(const LazyKernel<plan::ReduceArgs>& kernel, const plan::ReduceSpec& spec,
            const Part& part);
   void end_block(bool last);
   void close_leaf() { tree_.close_leaf(); }
+  // Leaves in which nobody looks at the task's keys.
+  void skip(std::int64_t leaves) { tree_.skip(leaves); }
   F* finish() { return tree_.finish(); }
 
   [[nodiscard]] std::int64_t length() const { return length_; }
 
  private:
-  // Calls f(neighbouring keys of the block, the place of the first).
+  // Calls f(rows of neighbours among the task's keys, the place of the first in the block).
   template <class Each>
   void for_each_stretch(const Each& f) const {
     for (const Segment& segment : segments_) {
-      for (std::int64_t i = 0; i < segment.keys.count(); ++i)
-        f(segment.keys.piece(i), segment.place + i * segment.keys.width());
+      const layout::Run& keys = segment.keys;
+      if (is_stretch(keys)) {
+        f(rows_of(keys.begin(), keys.length()), segment.place);
+        continue;
+      }
+      for (std::int64_t i = 0; i < keys.count(); ++i)
+        f(rows_of(keys.piece(i).begin, keys.width()), segment.place + i * keys.width());
     }
   }
-  [[nodiscard]] F* leaf(std::int64_t key) const {
-    return tree_.leaf() + (key - first_key_) * length_;
+  // Whether the keys are neighbours among the task's own.
+  [[nodiscard]] bool is_stretch(const layout::Run& keys) const {
+    return keys.count() == 1 || (own_keys_.count() > 1 && keys.step() == own_keys_.step());
+  }
+  [[nodiscard]] layout::Range rows_of(std::int64_t key, std::int64_t count) const {
+    const std::int64_t first = own_keys_.keys_before(key);
+    return {first, first + count};
   }
 
-  SumTree<F> tree_;    // [keys + spare][length]
-  F* own_ = nullptr;   // [block_rows][length]: of a block whose keys are not contiguous
+  SumTree<F> tree_;    // [keys + spare][length], by their number among the task's
+  F* own_ = nullptr;   // [block_rows][length]: of a block whose keys are not neighbours there
   F* rows_ = nullptr;  // of the current block
   std::span<const Segment> segments_;
-  std::int64_t length_ = 0, first_key_ = 0;
+  layout::Run own_keys_{0, 0, false};
+  std::int64_t length_ = 0;
 };
 
 }  // namespace treadle::run

@@ -97,6 +97,17 @@ void SumTree<F>::close_leaf() {
 }
 
 template <class F>
+void SumTree<F>::skip(std::int64_t leaves) {
+  const auto is_empty = [](const Node& node) { return node.begin == node.end; };
+  // With nothing to join they only count.
+  if (std::ranges::all_of(nodes_, is_empty)) {
+    closed_ += leaves;
+    return;
+  }
+  for (std::int64_t i = 0; i < leaves; ++i) close_leaf();
+}
+
+template <class F>
 typename SumTree<F>::Node& SumTree<F>::join_all() {
   // Nodes of lower levels hold later leaves.
   for (std::size_t level = 0; level < static_cast<std::size_t>(levels_); ++level)

@@ -42,6 +42,8 @@ class SumTree {
   // The leaf has no more to add to these rows: they may be joined already.
   void close_rows(std::int64_t begin, std::int64_t end);
   void close_leaf();
+  // Leaves that touch nothing, as if each had been closed.
+  void skip(std::int64_t leaves);
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.
   F* finish();
   // The same, without looking at rows that nothing touched: each(begin, end, sums of row begin).

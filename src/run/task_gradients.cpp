@@ -58,6 +58,7 @@ void TaskGradients<F>::start_group() {
 
 template <class F>
 void TaskGradients<F>::start_block() {
+  if (captured_.empty()) return;
   std::fill_n(taken_, tiles_ * kernels_.plan.key_block, std::uint8_t{0});
 }
 
@@ -85,6 +86,7 @@ Contributions<F> TaskGradients<F>::given(std::size_t contribution, std::size_t t
 
 template <class F>
 bool TaskGradients<F>::take(std::size_t tile, const BlockRun& run, std::int64_t queries) {
+  if (captured_.empty()) return true;
   const std::int64_t width = kernels_.plan.width();
   queries_[tile] = queries;
   bool clean = true;

@@ -79,6 +79,7 @@ class DirectRun {
   struct Gradients {
     Tensor dq, dk, dv;
   };
+  bool by_chunks = false;  // tasks of a backward pass own chunks of keys, where others could, too
   Gradients backward(const Tensor& q, const run::KeySource& keys, const Rows& saved,
                      const Tensor& dout, const layout::Layout& layout, run::Scratch& scratch,
                      Executor& executor = *serial_executor()) {
@@ -108,8 +109,8 @@ class DirectRun {
         .gradient_strides = {}};
     const run::BackwardPass pass{
         *kernels, layout, plan::capture_descriptors(bound_.mask),
-        plan::schedule_backward(keys.batch(), keys.heads(), keys.positions(), {},
-                                plan::chunks_per_task(layout))};
+        by_chunks ? plan::schedule_chunks(layout, {keys.batch(), keys.heads()}, {})
+                  : plan::schedule_backward(layout, {keys.batch(), keys.heads()}, {})};
     const run::BackwardDone done =
         run::backward({&pass, 1}, problem, run::Nonfinite::fast, executor, scratch);
     EXPECT_FALSE(done.poisoned.has_value());

@@ -99,6 +99,53 @@ TEST(FetchAheads, NameEveryRowOfATask) {
   });
 }
 
+// Queries, keys and values, and gradients of all three.
+TEST(FetchAheads, NameEveryRowOfATaskOfABackwardPass) {
+  Strided strided;
+  Tensor dout(DType::f32, {1, 2, 64, 64}), dq(DType::f32, {1, 2, 64, 64});
+  Tensor dk(DType::f32, {1, 1, 64, 64}), dv(DType::f32, {1, 1, 64, 64});
+  Tensor lse(DType::f32, {1, 2, 64});
+  const BackwardProblem problem{.q = strided.q,
+                                .out = strided.out,
+                                .dout = dout,
+                                .keys = strided.keys,
+                                .lse = lse,
+                                .dlse = {},
+                                .dq = dq,
+                                .dk = dk,
+                                .dv = dv,
+                                .score_captures = {},
+                                .derivative_captures = {},
+                                .captured = {},
+                                .gradient_strides = {}};
+  const BackwardKernels kernels;
+  const BackwardPass pass{
+      kernels, strided.layout, {}, plan::schedule_backward(strided.layout, {1, 1}, {})};
+  ASSERT_TRUE(pass.schedule.completes_dq);
+  const auto serial = serial_executor();
+  const BackwardShared<float> shared(pass, 0, problem, Nonfinite::fast, {}, {},
+                                     base::Workers(*serial));
+  std::vector<std::byte> memory(
+      static_cast<std::size_t>(measured([](Carver& carver) { FetchAhead::carve(carver); })));
+  for (const auto& group : pass.schedule.groups) {
+    for (const plan::BackwardTask& task : group) {
+      Carver carver(memory.data());
+      FetchAhead ahead = FetchAhead::carve(carver);
+      ahead.look_at(shared, &task);
+      const Addresses found(ahead.pieces().begin(), ahead.pieces().end());
+      Addresses wanted;
+      for (std::int64_t at = task.own.begin(); at < 64; at += 4) {
+        for (const Tensor* tensor : {&strided.k, &strided.v, &dk, &dv})
+          wanted.insert(row(*tensor, 0, at));
+        for (const Tensor* tensor : {&strided.q, &dout, &dq})
+          for (const std::int64_t h : {0, 1}) wanted.insert(row(*tensor, h, at));
+      }
+      EXPECT_EQ(found, wanted) << "residue " << task.own.begin();
+      EXPECT_EQ(found.size(), ahead.pieces().size()) << "a row is named twice";
+    }
+  }
+}
+
 TEST(FetchAheads, AreEmptyAfterTheLastTask) {
   Strided strided;
   strided.for_each_task([&](const plan::Task&, FetchAhead& ahead) {

@@ -223,10 +223,15 @@ TEST(SumTree, IsTheTreeOfTheDefinition) {
                         [&](run::Carver& carver) { tree.carve(carver, rows, length, count); }))});
     run::Carver carver(memory.memory());
     tree.carve(carver, rows, length, count);
-    for (int again = 0; again < 2; ++again) {
+    const std::vector<float> nothing(static_cast<std::size_t>(rows * length));
+    for (const bool skips : {false, false, true, true}) {
       tree.clear();
       std::vector<std::vector<float>> leaves;
-      for (std::int64_t i = 0; i < count; ++i) {
+      if (skips) {
+        leaves.resize(static_cast<std::size_t>(count / 3), nothing);
+        tree.skip(count / 3);
+      }
+      for (auto i = std::ssize(leaves); i < count; ++i) {
         leaves.emplace_back(static_cast<std::size_t>(rows * length));
         for (int touches = static_cast<int>(random() % 4); touches > 0; --touches) {
           const auto begin = static_cast<std::int64_t>(random() % rows);
@@ -239,6 +244,12 @@ TEST(SumTree, IsTheTreeOfTheDefinition) {
           }
         }
         tree.close_leaf();
+        // Leaves in which nobody touches anything.
+        const auto skipped = std::min(count - i - 1, static_cast<std::int64_t>(random() % 40));
+        if (!skips || random() % 3 != 0) continue;
+        tree.skip(skipped);
+        leaves.resize(leaves.size() + static_cast<std::size_t>(skipped), nothing);
+        i += skipped;
       }
       const float* sum = tree.finish();
       EXPECT_EQ(std::vector<float>(sum, sum + rows * length), by_definition(leaves));

@@ -130,9 +130,8 @@ void Cpu::backward(const BackwardRequest& call) const {
   for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     const BackwardMemory memory(call, program_, forms_, checked, adds_up);
     for (run::BackwardPass& pass : passes) {
-      pass.schedule =
-          plan::schedule_backward(call.sizes.key_batch, call.sizes.key_heads, call.sizes.keys,
-                                  memory.reaches(), plan::chunks_per_task(pass.layout));
+      pass.schedule = plan::schedule_backward(
+          pass.layout, {call.sizes.key_batch, call.sizes.key_heads}, memory.reaches());
     }
     const run::BackwardDone done =
         run::backward(passes, memory.problem(call), nonfinite, call.workers, process_.scratch);

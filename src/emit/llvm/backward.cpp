@@ -14,16 +14,20 @@
 //         dscore = mod'(s) dS; contributions to captures' gradients
 //   dQ += K^T dS, still without the scale              add_keys
 //
+// Where the keys are those of whole chunks, K^T dS is one after the other that of each chunk.
 // delta = rowsum(dO * O) - dlse comes from outside, and dV += P dO, dK += dS Q are made of P and dS
 // afterwards (plan/reduce_kernel.h). Names: `probabilities` is s and then P, `dscores` is dP and
 // then dS, `lse2` is log2(e) * lse. All are transposed: rows of keys or dims, queries in the lanes.
 #include "emit/llvm/backward.h"
 
+#include <functional>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include "emit/llvm/exp2.h"
+#include "emit/llvm/fetch.h"
 #include "emit/llvm/kernel_function.h"
 #include "emit/llvm/products.h"
 #include "emit/llvm/tile.h"
@@ -62,6 +66,11 @@ class BackwardEmitter {
   void differentiate();
   void add_keys();
 
+  // What products do besides multiplying.
+  std::function<void()> meanwhile() {
+    if (!fetcher_) return {};
+    return [this] { fetcher_->fetch(); };
+  }
   Mods prepare_mods();
   Rows load_rows();
   void differentiate_pair(const Mods& mods, const Rows& rows, const Pair& pair);
@@ -79,6 +88,7 @@ class BackwardEmitter {
   Builder& build_;
   TileEmitter tile_;
   Value *keys_, *dscores_;
+  std::optional<Fetcher> fetcher_;
 };
 
 BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
@@ -90,13 +100,16 @@ BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
       build_(kernel_.build()),
       tile_(build_, plan_, kernel_.args().address()),
       keys_(tile_.args()[&TileArgs::keys]),
-      dscores_(kernel_.args()[&BackwardKernelArgs::dscores]) {}
+      dscores_(kernel_.args()[&BackwardKernelArgs::dscores]) {
+  if (spec.sums_chunks()) fetcher_.emplace(build_, kernel_.args()[&BackwardKernelArgs::fetch]);
+}
 
 Module BackwardEmitter::emit() && {
   multiply_queries();
   multiply_dout();
   differentiate();
   add_keys();
+  if (fetcher_) fetcher_->finish();
   return std::move(kernel_).finish();
 }
 
@@ -104,14 +117,24 @@ void BackwardEmitter::multiply_queries() {
   Value* scores = kernel_.args()[&BackwardKernelArgs::probabilities];
   Value* queries = tile_.args()[&TileArgs::queries];
   multiply(build_, plan_,
-           {.a = keys_, .b = queries, .c = scores, .keys = tile_.count(), .dim = plan_.dim});
+           {.a = keys_,
+            .b = queries,
+            .c = scores,
+            .keys = tile_.count(),
+            .dim = plan_.dim,
+            .meanwhile = meanwhile()});
 }
 
 void BackwardEmitter::multiply_dout() {
   Value* dout = kernel_.args()[&BackwardKernelArgs::dout];
   Value* values = tile_.args()[&TileArgs::values];
   multiply(build_, plan_,
-           {.a = values, .b = dout, .c = dscores_, .keys = tile_.count(), .dim = plan_.value_dim});
+           {.a = values,
+            .b = dout,
+            .c = dscores_,
+            .keys = tile_.count(),
+            .dim = plan_.value_dim,
+            .meanwhile = meanwhile()});
 }
 
 BackwardEmitter::Mods BackwardEmitter::prepare_mods() {
@@ -255,9 +278,19 @@ void BackwardEmitter::store_contributions(const Outputs& outputs, Value* visible
 }
 
 void BackwardEmitter::add_keys() {
-  Value* dq = kernel_.args()[&BackwardKernelArgs::dq];
-  add(build_, plan_, {.a = keys_, .b = dscores_, .c = dq, .keys = tile_.count(), .dim = plan_.dim},
-      spec_.exact_nonfinite);
+  const TileProduct product{.a = keys_,
+                            .b = dscores_,
+                            .c = kernel_.args()[&BackwardKernelArgs::dq],
+                            .keys = tile_.count(),
+                            .dim = plan_.dim,
+                            .meanwhile = meanwhile()};
+  if (!spec_.sums_chunks()) return add(build_, plan_, product, spec_.exact_nonfinite);
+  Value* chunks = kernel_.args()[&BackwardKernelArgs::chunks];
+  Value* apart = build_.CreateICmpSGT(chunks, build_.index(0));
+  build_.when(build_.CreateNot(apart), [&] { add(build_, plan_, product); });
+  build_.when(apart, [&] {
+    add_chunks(build_, plan_, product, kernel_.args()[&BackwardKernelArgs::chunk_ends], chunks);
+  });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "emit/llvm/builder.h"
 #include "emit/llvm/kernel_function.h"
-#include "plan/forward_kernel.h"
+#include "plan/fetch_list.h"
 
 namespace treadle::emit::llvm {
 
