@@ -175,7 +175,7 @@ class DecoderOf final : public DecodeWork::Decoder {
 };
 
 template <class F>
-std::size_t state_bytes(std::int64_t rows, std::int64_t value_dim) {
+std::size_t bytes_of_states(std::int64_t rows, std::int64_t value_dim) {
   return static_cast<std::size_t>(
       measured([&](Carver& carver) { States<F>(carver, rows, value_dim); }));
 }
@@ -194,7 +194,7 @@ DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& worke
     offsets_.push_back(bytes);
     first_items_.push_back(kept_items);
     const std::int64_t items = kept.chunks.count() * lists.key_heads;
-    bytes += static_cast<std::size_t>(items) * state_bytes<F>(kept.rows, most_.value_dim);
+    bytes += static_cast<std::size_t>(items) * bytes_of_states<F>(kept.rows, most_.value_dim);
     kept_items += items;
   }
   if (bytes > 0) {
@@ -226,7 +226,7 @@ States<F> DecoderOf<F>::kept_at(std::int64_t number, std::int64_t key_head,
   const KeptChunks& kept = lists.kept[at];
   const std::int64_t item = key_head * kept.chunks.count() + chunk - kept.chunks.begin;
   Carver carver(states_ + offsets_[at] +
-                static_cast<std::size_t>(item) * state_bytes<F>(kept.rows, most_.value_dim));
+                static_cast<std::size_t>(item) * bytes_of_states<F>(kept.rows, most_.value_dim));
   return {carver, kept.rows, most_.value_dim};
 }
 
