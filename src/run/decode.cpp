@@ -20,8 +20,8 @@
 #include "plan/chunks.h"
 #include "run/decode_blocks.h"
 #include "run/decode_lists.h"
+#include "run/decode_room.h"
 #include "run/row_results.h"
-#include "run/tile.h"
 #include "run/wanted_keys.h"
 
 namespace treadle::run {
@@ -48,89 +48,6 @@ double cost_of(std::int64_t keys, std::int64_t rows) {
   return static_cast<double>(keys) * (reading + static_cast<double>(rows));
 }
 
-// m, l and O of rows, one after the other.
-template <class F>
-struct States {
-  F *maximum, *weight, *sums;
-  std::int64_t rows, value_dim;
-
-  States(Carver& carver, std::int64_t count, std::int64_t width)
-      : maximum(carver.take<F>(count)),
-        weight(carver.take<F>(count)),
-        sums(carver.take<F>(count * width)),
-        rows(count),
-        value_dim(width) {}
-
-  // Some of them.
-  [[nodiscard]] States part(std::int64_t first, std::int64_t count) const {
-    States some = *this;
-    some.maximum += first;
-    some.weight += first;
-    some.sums += first * value_dim;
-    some.rows = count;
-    return some;
-  }
-  void clear() const {
-    TileState<F> all{maximum, weight, sums};
-    all.clear(rows, value_dim);
-  }
-  void copy(const States& from) const {
-    std::copy_n(from.maximum, rows, maximum);
-    std::copy_n(from.weight, rows, weight);
-    std::copy_n(from.sums, rows * value_dim, sums);
-  }
-  void merge(const States& after) const {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const auto row = [&](const States& of) {
-        return TileState<F>{of.maximum + r, of.weight + r, of.sums + r * value_dim};
-      };
-      run::merge(row(*this), row(after), std::int64_t{1}, value_dim);
-    }
-  }
-};
-
-// Of all kernels and items of a call.
-struct Most {
-  std::int64_t rows = 0, frame = 0, dim = 0, value_dim = 0;
-  DecodeBlockSize block;
-
-  void cover(const DecodeKernels& kernels, std::int64_t of_rows) {
-    const plan::DecodeKernelSpec& spec = kernels.spec;
-    rows = std::max(rows, of_rows);
-    frame = std::max(frame, kernels.frame);
-    dim = spec.dim;
-    value_dim = spec.value_dim;
-    block = {.keys = std::max(block.keys, spec.key_block),
-             .lanes = spec.target.lanes(spec.compute),
-             .key_bytes = dim * static_cast<std::int64_t>(size_of(spec.key_type)),
-             .value_bytes = value_dim * static_cast<std::int64_t>(size_of(spec.value_type))};
-  }
-};
-
-// A thread's memory.
-template <class F>
-struct Room {
-  F *queries, *turned, *values, *scores, *results;
-  std::int32_t *positions, *heads, *entries;
-  std::byte* frame;
-  States<F> part, total;
-  DecodeBlocks::Room blocks;
-
-  Room(Carver& carver, const Most& most)
-      : queries(carver.take<F>(most.rows * most.dim)),
-        turned(carver.take<F>(most.block.keys * most.dim)),
-        values(carver.take<F>(most.block.keys * most.value_dim)),
-        scores(carver.take<F>(most.rows * most.block.keys)),
-        results(carver.take<F>(most.rows * most.value_dim)),
-        positions(carver.take<std::int32_t>(most.rows)),
-        heads(carver.take<std::int32_t>(most.rows)),
-        entries(carver.take<std::int32_t>(most.rows)),
-        frame(carver.take<std::byte>(most.frame)),
-        part(carver, most.rows, most.value_dim),
-        total(carver, most.rows, most.value_dim),
-        blocks(carver, most.block) {}
-};
-
 template <class F>
 class DecoderOf final : public DecodeWork::Decoder {
  public:
@@ -148,37 +65,32 @@ class DecoderOf final : public DecodeWork::Decoder {
   [[nodiscard]] const Sequence& measured_of(std::int64_t sequence) const {
     return lists.sequences[static_cast<std::size_t>(sequence)];
   }
-  Room<F> room_of(Workspace& workspace, const DecodeKernels& kernels) const;
+  DecodeRoom<F> room_of(Workspace& workspace, const DecodeKernels& kernels) const;
   // Where the sums of a kept chunk are.
-  [[nodiscard]] States<F> kept_at(std::int64_t kept, std::int64_t key_head,
-                                  std::int64_t chunk) const;
+  [[nodiscard]] DecodeStates<F> kept_at(std::int64_t kept, std::int64_t key_head,
+                                        std::int64_t chunk) const;
 
   // Of a sequence, behind `row` rows that are there already. Returns how many there are then.
   std::int64_t load_queries(std::int64_t sequence, std::int64_t key_head, std::int64_t row,
-                            const Room<F>& room) const;
+                            const DecodeRoom<F>& room) const;
   void run_keys(const DecodeKernels& kernels, std::int64_t sequence, std::int64_t key_head,
-                layout::Range keys, const Room<F>& room, const States<F>& states) const;
+                layout::Range keys, const DecodeRoom<F>& room, const DecodeStates<F>& states) const;
   // A chunk of a list: the states of its rows, or none if they look at nothing there.
-  [[nodiscard]] std::optional<States<F>> chunk_of(std::int64_t sequence, std::int64_t key_head,
-                                                  std::int64_t chunk, const Room<F>& room,
-                                                  bool& loaded) const;
-  void write(std::int64_t sequence, std::int64_t key_head, const Room<F>& room,
-             const States<F>& total);
+  [[nodiscard]] std::optional<DecodeStates<F>> chunk_of(std::int64_t sequence,
+                                                        std::int64_t key_head, std::int64_t chunk,
+                                                        const DecodeRoom<F>& room,
+                                                        bool& loaded) const;
+  void write(std::int64_t sequence, std::int64_t key_head, const DecodeRoom<F>& room,
+             const DecodeStates<F>& total);
 
   const DecodeProblem& problem_;
   const base::Workers& workers_;
-  Most most_;
+  DecodeSizes most_;
   std::vector<std::size_t> offsets_;  // of each of lists.kept in states_
   std::vector<std::int64_t> first_items_;
   std::optional<Scratch::Share> between_;
   std::byte* states_ = nullptr;
 };
-
-template <class F>
-std::size_t bytes_of_states(std::int64_t rows, std::int64_t value_dim) {
-  return static_cast<std::size_t>(
-      measured([&](Carver& carver) { States<F>(carver, rows, value_dim); }));
-}
 
 template <class F>
 DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& workers,
@@ -194,14 +106,14 @@ DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& worke
     offsets_.push_back(bytes);
     first_items_.push_back(kept_items);
     const std::int64_t items = kept.chunks.count() * lists.key_heads;
-    bytes += static_cast<std::size_t>(items) * bytes_of_states<F>(kept.rows, most_.value_dim);
+    bytes += static_cast<std::size_t>(items) * DecodeStates<F>::bytes(kept.rows, most_.value_dim);
     kept_items += items;
   }
   if (bytes > 0) {
     between_.emplace(scratch, 1, WorkspaceNeed{.bytes = bytes});
     states_ = between_->front().memory();
   }
-  room = static_cast<std::size_t>(measured([&](Carver& carver) { Room<F>(carver, most_); }));
+  room = static_cast<std::size_t>(measured([&](Carver& carver) { DecodeRoom<F>(carver, most_); }));
   order.resize(problem.sequences.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
   std::ranges::sort(order, {}, [&](std::int64_t sequence) {
@@ -211,29 +123,30 @@ DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& worke
 }
 
 template <class F>
-Room<F> DecoderOf<F>::room_of(Workspace& workspace, const DecodeKernels& kernels) const {
+DecodeRoom<F> DecoderOf<F>::room_of(Workspace& workspace, const DecodeKernels& kernels) const {
   Carver carver(workspace.memory());
-  Room<F> room(carver, most_);
+  DecodeRoom<F> room(carver, most_);
   workspace.check(carver);
   room.blocks.size.keys = kernels.spec.key_block;
   return room;
 }
 
 template <class F>
-States<F> DecoderOf<F>::kept_at(std::int64_t number, std::int64_t key_head,
-                                std::int64_t chunk) const {
+DecodeStates<F> DecoderOf<F>::kept_at(std::int64_t number, std::int64_t key_head,
+                                      std::int64_t chunk) const {
   const auto at = static_cast<std::size_t>(number);
   const KeptChunks& kept = lists.kept[at];
   const std::int64_t item = key_head * kept.chunks.count() + chunk - kept.chunks.begin;
   Carver carver(states_ + offsets_[at] +
-                static_cast<std::size_t>(item) * bytes_of_states<F>(kept.rows, most_.value_dim));
+                static_cast<std::size_t>(item) *
+                    DecodeStates<F>::bytes(kept.rows, most_.value_dim));
   return {carver, kept.rows, most_.value_dim};
 }
 
 // Rows in the compute type, scaled.
 template <class F>
 std::int64_t DecoderOf<F>::load_queries(std::int64_t sequence, std::int64_t key_head,
-                                        std::int64_t row, const Room<F>& room) const {
+                                        std::int64_t row, const DecodeRoom<F>& room) const {
   const DecodeSequence& from = given(sequence);
   const std::int64_t queries = measured_of(sequence).queries, dim = most_.dim;
   F* first = room.queries + row * dim;
@@ -255,8 +168,8 @@ std::int64_t DecoderOf<F>::load_queries(std::int64_t sequence, std::int64_t key_
 // What the rows in the room see of some keys of a chunk.
 template <class F>
 void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
-                            std::int64_t key_head, layout::Range keys, const Room<F>& room,
-                            const States<F>& states) const {
+                            std::int64_t key_head, layout::Range keys, const DecodeRoom<F>& room,
+                            const DecodeStates<F>& states) const {
   workers_.check();
   const DecodeSequence& of = given(sequence);
   DecodeBlocks blocks(of.problem.keys, of.entry, key_head, room.blocks);
@@ -297,23 +210,23 @@ void DecoderOf<F>::keep(std::int64_t item, Workspace& workspace) {
   keys.end = std::min(keys.end, kept.end);
   const std::int64_t first = kept.sequences.front();
   if (!reaches(lists.runs(problem_, first, key_head), keys)) return;
-  const Room<F> room = room_of(workspace, *kept.kernels);
+  const DecodeRoom<F> room = room_of(workspace, *kept.kernels);
   std::int64_t rows = 0;
   for (const std::int64_t sequence : kept.sequences)
     rows = load_queries(sequence, key_head, rows, room);
-  const States<F> states = kept_at(number, key_head, chunk);
+  const DecodeStates<F> states = kept_at(number, key_head, chunk);
   states.clear();
   run_keys(*kept.kernels, first, key_head, keys, room, states);
 }
 
 template <class F>
-std::optional<States<F>> DecoderOf<F>::chunk_of(std::int64_t number, std::int64_t key_head,
-                                                std::int64_t chunk, const Room<F>& room,
-                                                bool& loaded) const {
+std::optional<DecodeStates<F>> DecoderOf<F>::chunk_of(std::int64_t number, std::int64_t key_head,
+                                                      std::int64_t chunk, const DecodeRoom<F>& room,
+                                                      bool& loaded) const {
   const Sequence& sequence = measured_of(number);
   const auto runs = lists.runs(problem_, number, key_head);
   layout::Range keys = plan::keys_of_chunk(chunk);
-  std::optional<States<F>> found;
+  std::optional<DecodeStates<F>> found;
   for (const std::int64_t part : {sequence.shared, sequence.own}) {
     if (part < 0) continue;
     const KeptChunks& kept = lists.kept[static_cast<std::size_t>(part)];
@@ -326,7 +239,7 @@ std::optional<States<F>> DecoderOf<F>::chunk_of(std::int64_t number, std::int64_
   if (!reaches(runs, keys)) return found;
   if (!loaded) load_queries(number, key_head, 0, room);
   loaded = true;
-  const States<F> states = room.part.part(0, sequence.rows);
+  const DecodeStates<F> states = room.part.part(0, sequence.rows);
   if (found) {
     states.copy(*found);
   } else {
@@ -341,9 +254,9 @@ void DecoderOf<F>::run_list(std::int64_t list, Workspace& workspace) {
   const std::int64_t number = order[static_cast<std::size_t>(list / lists.key_heads)];
   const std::int64_t key_head = list % lists.key_heads;
   const Sequence& sequence = measured_of(number);
-  Room<F> room = room_of(workspace, given(number).kernels);
+  DecodeRoom<F> room = room_of(workspace, given(number).kernels);
   bool loaded = false;
-  std::optional<States<F>> total;
+  std::optional<DecodeStates<F>> total;
   for (std::int64_t chunk = sequence.chunks.begin; chunk < sequence.chunks.end; ++chunk) {
     const auto part = chunk_of(number, key_head, chunk, room, loaded);
     if (!part) continue;
@@ -363,8 +276,8 @@ void DecoderOf<F>::run_list(std::int64_t list, Workspace& workspace) {
 }
 
 template <class F>
-void DecoderOf<F>::write(std::int64_t number, std::int64_t key_head, const Room<F>& room,
-                         const States<F>& total) {
+void DecoderOf<F>::write(std::int64_t number, std::int64_t key_head, const DecodeRoom<F>& room,
+                         const DecodeStates<F>& total) {
   const DecodeSequence& to = given(number);
   const std::int64_t queries = measured_of(number).queries, value_dim = total.value_dim;
   for (std::int64_t r = 0; r < total.rows; ++r) {

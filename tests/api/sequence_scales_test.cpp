@@ -38,10 +38,11 @@ Tensor scaled(const PagedBatch& pages, const Tensor& scales, std::size_t s, cons
 
 TEST(ScalesOfPages, MultiplyRows) {
   const std::vector<test::Lengths> lengths{{1, 90}, {40, 70}, {2, 1500}, {0, 5}};
-  for (const DType type : {DType::i8, DType::e4m3, DType::e5m2}) {
+  for (const DType type : {DType::i8, DType::e4m3}) {
     for (const PageOrder order : {PageOrder::heads_first, PageOrder::tokens_first}) {
       for (const bool by_page : {false, true}) {
         for (const DType query : {DType::f32, DType::f64}) {
+          if (query == DType::f64 && (type != DType::i8 || by_page)) continue;
           SCOPED_TRACE(testing::Message()
                        << name_of(type) << (by_page ? ", by page" : ", by token"));
           const SequenceBatch batch(3, lengths, 4, 2, 20, 24, {query, type, type});

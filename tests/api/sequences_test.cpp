@@ -97,7 +97,7 @@ TEST(SequencesOfACall, HaveTheBitsOfCallsOfTheirOwn) {
   Tensor table(DType::i32, {2400});
   for (std::size_t i = 0; i < 2400; ++i)
     table.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 7 % 5);
-  for (int round = 0; round < test::fuzz_count(150); ++round) {
+  for (int round = 0; round < test::fuzz_count(100); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     std::mt19937_64 random = test::rng(seed);

@@ -13,7 +13,7 @@ using test::same_bits;
 using test::SequenceBatch;
 
 TEST(SharedPages, GiveTheBitsOfCopies) {
-  for (int round = 0; round < test::fuzz_count(80); ++round) {
+  for (int round = 0; round < test::fuzz_count(60); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);
     SCOPED_TRACE(test::seed_text(seed));
     std::mt19937_64 random = test::rng(seed);
