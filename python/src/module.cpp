@@ -8,6 +8,7 @@
 #include "api/inspect.h"
 #include "array.h"
 #include "function.h"
+#include "paged_kv.h"
 #include "threads.h"
 #include "treadle/memory.h"
 #include "treadle/merge_states.h"
@@ -290,6 +291,7 @@ NB_MODULE(_core, m) {
   static const nb::exception<ModError> mod_error(m, "ModError", error.ptr());
   bind_function(m);
   bind_inspection(m);
+  bind_paged_kv(m);
   begin_calls(nb::cast<unsigned long>(
       nb::module_::import_("threading").attr("main_thread")().attr("ident")));
   m.def("begin_forked", [] {

@@ -16,6 +16,7 @@ from ._functions import functions as _by_name
 from ._key_lists import KeyLists
 from ._numpy import capture
 from ._operations import operations as _table
+from ._paged_kv import PagedKV
 from ._sequences import PackedKeys, PagedKeys
 from .api import Attention, attention, explain, merge_states
 from .plot import plot_mask
@@ -23,8 +24,8 @@ from .plot import plot_mask
 __version__ = _core.__version__
 
 __all__ = [
-    "Attention", "Error", "KeyLists", "ModError", "PackedKeys", "PagedKeys", "TraceError", "attention", "capture", "explain",
-    "merge_states", "plot_mask", "release_memory",
+    "Attention", "Error", "KeyLists", "ModError", "PackedKeys", "PagedKV", "PagedKeys", "TraceError", "attention", "capture",
+    "explain", "merge_states", "plot_mask", "release_memory",
 ]
 
 # Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too.

@@ -29,7 +29,7 @@ class PagedKeys(NamedTuple):
 
     `k_scales` and `v_scales` are what rows of the pools are multiplied with, such as those of 8 bits: float32, one for each
     token and head ([pages, key heads, page size], or [pages, page size, key heads] if tokens come first) or for each page
-    and head ([pages, key heads]).
+    and head ([pages, key heads]). For treadle.torch.paged_attention all of these are tensors.
     """
 
     k: np.ndarray

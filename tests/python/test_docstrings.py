@@ -45,5 +45,5 @@ def test_public_names_are_documented():
     for module in (treadle.torch, treadle.sparse_transformer):
         for name in module.__all__:
             assert getattr(module, name).__doc__, name
-    for name in ("attention", "Attention", "PackedKeys", "PagedKeys", "capture", "explain"):
+    for name in ("attention", "Attention", "PackedKeys", "PagedKV", "PagedKeys", "capture", "explain"):
         assert getattr(treadle, name).__doc__, name

@@ -81,3 +81,14 @@ def test_generation_beside_sdpa():
     done = subprocess.run([sys.executable, str(folder / "generate.py"), *small], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 tokens are the same" in done.stdout
+
+
+def test_a_serving_engine(capsys):
+    """It compares every row itself. Few pages, so that requests wait for others."""
+    spec = importlib.util.spec_from_file_location("example_serve", folder / "serve.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for dtype in ("float32", "bfloat16"):
+        module.main(f"--requests 8 --common 70 --longest 100 --pages 60 --dtype {dtype}".split())
+        said = capsys.readouterr().out
+        assert "of 60 pages in use" in said and "rows have the bits of plain calls" in said

@@ -5,6 +5,7 @@
 
 from typing import Any, TypedDict
 
+from .._sequences import PagedKeys
 from ._attention import AuxOutput, AuxRequest, flex_attention
 from ._block_mask import BlockMask
 from ._create import create_block_mask, create_mask
@@ -14,6 +15,7 @@ from ._masks import and_masks, noop_mask, or_masks
 from ._merge import merge_states
 from ._page_table import PagedAttention
 from ._paged import paged_attention
+from ._paged_kv import PagedKV
 from ._varlen import varlen_attention
 
 
@@ -41,7 +43,7 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 __all__ = [
-    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "PagedAttention", "and_masks", "create_block_mask",
-    "create_key_mask", "create_mask", "explain", "flex_attention", "merge_states", "noop_mask", "or_masks",
-    "paged_attention", "varlen_attention",
+    "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "PagedAttention", "PagedKV", "PagedKeys", "and_masks",
+    "create_block_mask", "create_key_mask", "create_mask", "explain", "flex_attention", "merge_states", "noop_mask",
+    "or_masks", "paged_attention", "varlen_attention",
 ]  # fmt: skip

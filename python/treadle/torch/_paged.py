@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 from .._offsets import offsets_of
 from .._program import Program, function_for, with_indices
-from .._sequences import check_order
+from .._sequences import PagedKeys, check_order
 from ._arrays import are_plain, as_array, needs_dispatcher, tensors_of
 from ._attend import autocast, recorded, sizes_of_sequences
 from ._attention import AuxRequest
@@ -44,10 +44,10 @@ class Pages(NamedTuple):
 def paged_attention(
     query: Tensor,
     cu_seqlens_q: Tensor,
-    k_pool: Tensor,
-    v_pool: Tensor,
-    page_table: Tensor,
-    lengths: Tensor,
+    k_pool: Union[Tensor, PagedKeys],
+    v_pool: Optional[Tensor] = None,
+    page_table: Optional[Tensor] = None,
+    lengths: Optional[Tensor] = None,
     *,
     order: str = "heads_first",
     k_scales: Optional[Tensor] = None,
@@ -74,6 +74,8 @@ def paged_attention(
     token and head ([pages, key heads, page size], or [pages, page size, key heads] if tokens come first) or for each page
     and head ([pages, key heads]). The other arguments are those of varlen_attention.
 
+    A treadle.torch.PagedKeys, such as PagedKV.batch gives, is all of these in one: paged_attention(q, starts, keys).
+
     >>> import torch
     >>> from treadle.torch import paged_attention, varlen_attention
     >>> pool = torch.randn(10, 2, 16, 64)
@@ -84,6 +86,11 @@ def paged_attention(
     >>> torch.equal(out, varlen_attention(q, k, k, starts, torch.tensor([0, 41, 61]), causal=True, enable_gqa=True))
     True
     """
+    if isinstance(k_pool, PagedKeys):
+        beside = (v_pool, page_table, lengths, k_scales, v_scales)
+        if order != "heads_first" or any([x is not None for x in beside]):
+            raise TypeError("paged_attention: PagedKeys have values, table, lengths, order and scales; give none beside them")
+        k_pool, v_pool, page_table, lengths, order, k_scales, v_scales = k_pool
     check_tensors(query, k_pool, v_pool)
     check_types(query, k_pool, v_pool)
     check_order("paged_attention", order)
