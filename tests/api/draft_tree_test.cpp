@@ -17,12 +17,15 @@ TEST(DraftTrees, TokensSeeTheCacheAndTheirAncestors) {
   //    3  4  5
   constexpr std::int32_t parents[] = {-1, 0, 0, 1, 2, 2};
   constexpr std::int64_t cached = 150, drafted = 6, dim = 16;
-  Tensor ancestors(DType::boolean, {drafted, drafted});
+  Tensor before(DType::i32, {1}), ancestors(DType::boolean, {1, drafted, drafted});
+  before.data<std::int32_t>()[0] = cached;
   for (std::int32_t token = 0; token < drafted; ++token)
-    for (std::int32_t at = token; at >= 0; at = parents[at]) ancestors.at<bool>({token, at}) = true;
+    for (std::int32_t at = token; at >= 0; at = parents[at])
+      ancestors.at<bool>({0, token, at}) = true;
   Options options;
   options.mask =
-      parse("kv < 150 || ancestors[q - 150, max(kv - 150, 0)]", {{"ancestors", ancestors}});
+      parse("where(kv < cached[b], kv <= q, ancestors[b, q - cached[b], kv - cached[b]])",
+            {{"cached", before}, {"ancestors", ancestors}});
   const SequenceBatch batch(11, {{drafted, cached + drafted}}, 4, 2, dim, dim,
                             {DType::f32, DType::f32, DType::f32});
   const PagedBatch pages(batch, 16, PageOrder::heads_first, 12);
