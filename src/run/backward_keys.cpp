@@ -124,7 +124,11 @@ template <class F>
 layout::Range BackwardKeys<F>::run_tile(std::size_t number) {
   BackwardTile<F>& tile = tiles_[number];
   const std::span<const BlockRun> runs = blocks_.runs_of(tile.runs, tile.next_run);
-  if (runs.empty()) return {};
+  if (runs.empty()) {
+    // A chunk that it saw in blocks before may end here.
+    if (tile.chunk_begun) run_chunks(number, runs);
+    return {};
+  }
   for (std::size_t i = 1; i < runs.size(); ++i)
     hide(static_cast<std::int64_t>(number), {runs[i - 1].end, runs[i].begin});
   const layout::Range looked_at{runs.front().begin, runs.back().end};

@@ -118,6 +118,12 @@ TEST(ClassTasks, HaveTheBitsOfTasksOfChunks) {
   EXPECT_GE(with_classes, test::fuzz_at_least(50));
 }
 
+// A tile whose keys of a chunk end in one block while other tiles look at more of it in the next.
+TEST(ClassTasks, EndChunksThatOthersGoOnWith) {
+  Random random = test::rng(1188351403);
+  EXPECT_GT(compare(random, false), 0);
+}
+
 TEST(ClassTasks, HaveSpecialNumbersWhereTasksOfChunksHave) {
   for (int round = 0; round < test::fuzz_count(50); ++round) {
     const std::uint64_t seed = test::fuzz_seed(round);

@@ -35,11 +35,11 @@ std::vector<Layout> Cpu::layouts(std::span<const ForwardRequest* const> calls) c
   std::vector<Layout> layouts;
   std::vector<std::size_t> few;
   std::vector<layout::Extent> extents;
+  const bool side_by_side = calls.size() > 1 && terms_.find(calls.front()->bound.mask).empty();
   for (const ForwardRequest* call : calls) {
     const layout::Extent extent = call->sizes.extent();
-    const bool is_few = calls.size() > 1 && call->layout.empty() && extent.batch == 1 &&
-                        extent.queries.count() <= target_.lanes(call->sizes.compute);
-    if (is_few && terms_.find(call->bound.mask).empty()) {
+    if (side_by_side && call->layout.empty() && extent.batch == 1 &&
+        extent.queries.count() <= target_.lanes(call->sizes.compute)) {
       few.push_back(layouts.size());
       extents.push_back(extent);
       layouts.emplace_back();
