@@ -85,20 +85,25 @@ void fill_unseen(Tensor& rows, const std::vector<double>& sinks) {
   }
 }
 
-// In memory of its own: a part may fail when others are done, and results may lie where it reads.
+// All parts together. In memory of its own: results may lie where another part reads.
 void forward_parts(const Runner& runner, const ForwardViews& results, const Inputs& inputs) {
   Tensor out = tensor_like(results.out);
   std::optional<Tensor> lse, max;
   if (results.lse) fill_unseen(lse.emplace(tensor_like(*results.lse)), runner.sinks);
   if (results.max) fill_unseen(max.emplace(tensor_like(*results.max)), {});
+  std::vector<Inputs> own;
+  std::vector<ForwardViews> views;
+  std::vector<backend::ForwardRequest> requests;
+  own.reserve(runner.parts.size());  // requests refer to both
+  views.reserve(runner.parts.size());
   for (const Part& part : runner.parts) {
-    const Inputs own = runner.inputs(part, inputs);
-    ForwardViews views{queries_of(out.view(), part), std::nullopt, std::nullopt};
-    if (lse) views.lse = queries_of(lse->view(), part);
-    if (max) views.max = queries_of(max->view(), part);
-    const backend::ForwardRequest request{runner.request(part, own), views};
-    runner.compiled.backend->forward({&request, 1});
+    own.push_back(runner.inputs(part, inputs));
+    views.push_back({queries_of(out.view(), part), std::nullopt, std::nullopt});
+    if (lse) views.back().lse = queries_of(lse->view(), part);
+    if (max) views.back().max = queries_of(max->view(), part);
+    requests.push_back({runner.request(part, own.back()), views.back()});
   }
+  runner.compiled.backend->forward(requests);
   const ConstView done = out;
   base::copy(results.out, done);
   if (lse) base::copy(*results.lse, *lse);
