@@ -87,12 +87,13 @@ void Cpu::forward(std::span<const ForwardRequest> requests) const {
   for (const auto& call : others) works.push_back(&call->prepare(in_private));
   if (!decoding.empty()) works.push_back(&decoding.prepare(in_private));
   run::run(works, workers, process_.scratch);
-  if (!decoding.empty()) {
-    for (const DecodeCall::Entry& entry : decoding.unclear()) {
-      add_other(*entry.request, entry.layout);
-      run::Work* const again = &others.back()->prepare(in_private);
-      run::run({&again, 1}, workers, process_.scratch);
-    }
+  if (const auto unclear = decoding.unclear(); !unclear.empty()) {
+    works.clear();
+    for (const DecodeCall::Entry& entry : unclear) add_other(*entry.request, entry.layout);
+    compile(missing, workers);
+    for (auto call = others.end() - std::ssize(unclear); call != others.end(); ++call)
+      works.push_back(&(*call)->prepare(in_private));
+    run::run(works, workers, process_.scratch);
   }
   for (const auto& call : others) call->finish();
   for (const auto& call : others) call->deliver();

@@ -139,6 +139,7 @@ run::Work& Cpu::DecodeCall::prepare(bool in_private) {
 
 std::vector<Cpu::DecodeCall::Entry> Cpu::DecodeCall::unclear() {
   std::vector<Entry> found;
+  if (!work_) return found;
   for (const std::int64_t sequence : work_->unclear()) {
     Entry& entry = entries_[entry_of_[static_cast<std::size_t>(sequence)]];
     if (!entry.unclear) found.push_back(entry);
