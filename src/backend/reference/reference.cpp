@@ -1,6 +1,8 @@
 // Calls on the dense reference: results are computed in private memory, then copied to the caller.
 #include "backend/reference/reference.h"
 
+#include <algorithm>
+
 #include "backend/held_layout.h"
 #include "backend/reference/visible_mask.h"
 #include "base/copy.h"
@@ -69,7 +71,9 @@ Tensor rows_of_pages(const ConstView& pool, const Pages& pages, const ConstView*
   Tensor rows(type, {1, heads, keys, dim});
   for (std::int64_t h = 0; h < heads; ++h) {
     for (std::int64_t key = 0; key < keys; ++key) {
-      const std::int64_t page = pages.table[(first + key) / page_size * pages.stride];
+      // The table was checked, but others may write to it.
+      const std::int64_t page = std::clamp<std::int64_t>(
+          pages.table[(first + key) / page_size * pages.stride], 0, pool.size(0) - 1);
       const std::int64_t in_page = (first + key) % page_size;
       const std::int64_t from =
           page * pool.stride(0) + h * pool.stride(1) + in_page * pool.stride(2);
