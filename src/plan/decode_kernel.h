@@ -2,9 +2,10 @@
 //
 //   scores -> score mod -> mask -> running maximum -> powers of two -> weighted sum of values
 //
-// A row is a query of a head of a sequence; those of all heads of a key head look at the same keys,
-// so keys and values are read once for all of them, in their own type and wherever each of them lies. The rows' states are those of the forward
-// kernel (plan/forward_kernel.h) and have the same bits: every sum has the same order.
+// A row is a query of a head of a sequence. Rows of all heads of a key head look at the same keys, so
+// keys and values are read once for all of them, in their own type, wherever each of them lies. The
+// rows' states are those of the forward kernel (plan/forward_kernel.h) and have the same bits: every
+// sum has the same order.
 #pragma once
 
 #include <cstdint>

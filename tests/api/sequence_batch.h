@@ -20,9 +20,6 @@ struct Lengths {
   std::int64_t queries = 0, keys = 0;
 };
 
-// Copies rows of `from` into `to`, of the same type, element by element.
-inline void copy_view(const View& to, const ConstView& from) { base::copy(to, from); }
-
 // Axes 1 and 2 exchanged.
 template <class Void>
 BasicView<Void> heads_and_tokens(const BasicView<Void>& view) {
