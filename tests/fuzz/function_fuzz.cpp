@@ -88,7 +88,7 @@ void lay_out(const python::Function& function, const python::BoundCaptures& capt
   const Dims shape{1, 2, 1 + in.number(70), 4};
   const ConstView x(memory(), DType::f32, shape, {0, 0, 0, 1});
   try {
-    (void)function.layout({{x, x, x}, captures}, {.threads = 1});
+    (void)function.layout({.inputs = Inputs{x, x, x}, .captures = captures}, {.threads = 1});
   } catch (const ModError&) {  // a read outside of a capture
   }
 }
