@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ._captures import trace_of
-from ._operations import div, function, functions, lift, lift_as_given, maximum, minimum, mul, sub, where
+from ._operations import div, function, functions, lift, lift_as_given, maximum, mul, sub, where
 from ._value import REAL
 
 
@@ -35,16 +35,6 @@ def square(x):
 @function("hypot")
 def hypot(a, b):
     return functions["sqrt"](mul(a, a) + mul(b, b))
-
-
-@function("clamp_min")
-def clamp_min(x, min):
-    return maximum(x, min)
-
-
-@function("clamp_max")
-def clamp_max(x, max):
-    return minimum(x, max)
 
 
 @function("isneginf")
@@ -99,9 +89,64 @@ def logit(x):
     return functions["log"](div(x, sub(1.0, x)))
 
 
+# Slopes where two pieces of a function meet are torch's: that of `where` is its chosen side's. Comparisons are
+# written so that a NaN stays one.
+
+
 @function("relu")
 def relu(x, inplace=False):
-    return maximum(x, 0.0 if lift(x, trace_of(x)).kind == REAL else 0)
+    x = lift(x, trace_of(x)).number()
+    return where(x <= 0, 0.0, x) if x.kind == REAL else maximum(x, 0)
+
+
+@function("threshold", "_threshold")
+def threshold(x, threshold, value, inplace=False):
+    return where(x <= threshold, value, x)
+
+
+@function("hardtanh")
+def hardtanh(x, min_val=-1.0, max_val=1.0, inplace=False):
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+
+
+@function("relu6")
+def relu6(x, inplace=False):
+    return hardtanh(x, 0.0, 6.0)
+
+
+@function("hardsigmoid")
+def hardsigmoid(x, inplace=False):
+    return where(x <= -3.0, 0.0, where(x >= 3.0, 1.0, x / 6.0 + 0.5))
+
+
+@function("hardswish")
+def hardswish(x, inplace=False):
+    return where(x <= -3.0, 0.0, where(x >= 3.0, x, x * (x + 3.0) / 6.0))
+
+
+@function("hardshrink")
+def hardshrink(x, lambd=0.5):
+    return where(abs(x) <= lambd, 0.0, x)
+
+
+@function("softshrink")
+def softshrink(x, lambd=0.5):
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+
+
+@function("tanhshrink")
+def tanhshrink(x):
+    return x - functions["tanh"](x)
+
+
+@function("softsign")
+def softsign(x):
+    return x / (1.0 + abs(x))
+
+
+@function("prelu")
+def prelu(x, weight):
+    return where(x > 0, x, mul(weight, x))
 
 
 @function("leaky_relu")
@@ -127,11 +172,27 @@ def softplus(x, beta=1, threshold=20):
     return where(scaled > threshold, x, functions["log1p"](functions["exp"](scaled)) / beta)
 
 
-@function("logsigmoid")
+@function("logsigmoid", "log_sigmoid")
 def logsigmoid(x):
-    return -softplus(-x)
+    # Below -30 it is x to the last bit that f32 has, and exp(-x) is still far from its end above it.
+    return where(x < -30.0, x, -functions["log1p"](functions["exp"](-x)))
+
+
+@function("mish")
+def mish(x, inplace=False):
+    return x * functions["tanh"](softplus(x))
 
 
 @function("elu")
 def elu(x, alpha=1.0, inplace=False):
     return where(x > 0, x, functions["expm1"](x) * alpha)
+
+
+@function("celu")
+def celu(x, alpha=1.0, inplace=False):
+    return where(x > 0, x, functions["expm1"](x / alpha) * alpha)
+
+
+@function("selu")
+def selu(x, inplace=False):
+    return elu(x, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946

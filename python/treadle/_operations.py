@@ -176,11 +176,31 @@ def maximum(a, b):
     return _one_of_two("max", _bounds.larger, a, b)
 
 
+def _limit(x, bound, is_beyond, integer):
+    """One side of a clamp. A float at its bound passes its gradient on; minimum and maximum would share it."""
+    trace = trace_of(x, bound)
+    x, bound = lift(x, trace).number(), lift(bound, trace).number()
+    if x.kind != REAL and bound.kind != REAL:
+        return integer(x, bound)
+    # Of a NaN as bound torch makes a NaN: it is taken as one, and a comparison with it is false.
+    return where(functions[is_beyond](x, bound) | functions["isnan"](bound), bound, x)
+
+
+@function("clamp_min")
+def clamp_min(x, min):
+    return _limit(x, min, "lt", maximum)
+
+
+@function("clamp_max")
+def clamp_max(x, max):
+    return _limit(x, max, "gt", minimum)
+
+
 @function("clamp")
 def clamp(x, min=None, max=None):
     if min is not None:
-        x = maximum(x, min)
-    return x if max is None else minimum(x, max)
+        x = clamp_min(x, min)
+    return x if max is None else clamp_max(x, max)
 
 
 @function("bit_not")

@@ -70,7 +70,8 @@ domains = {
     **dict.fromkeys(
         "exp exp2 special_exp2 expm1 special_expm1 sin cos tan atan arctan sinh cosh tanh sigmoid special_expit expit "
         "erf special_erf erfc special_erfc neg negative positive abs absolute fabs sign sgn square relu leaky_relu silu gelu "
-        "softplus logsigmoid elu double detach clone contiguous conj alias real __neg__ __pos__ __abs__".split(),
+        "softplus logsigmoid log_sigmoid elu relu6 hardtanh hardswish hardsigmoid mish selu celu softsign tanhshrink "
+        "softshrink hardshrink double detach clone contiguous conj alias real __neg__ __pos__ __abs__".split(),
         [anywhere],
     ),
     **dict.fromkeys("sqrt rsqrt log log2 log10 log1p special_log1p reciprocal".split(), [above]),
@@ -106,6 +107,8 @@ domains = {
     **dict.fromkeys("float half bfloat16".split(), [lambda: [whole(-9, 9)]]),  # numbers are not made narrower
     **dict.fromkeys("clamp clip".split(), [lambda: [real(-3, 3), real(-2, 0), real(0, 2)], lambda: [whole(-9, 9), whole(-5, 0), whole(0, 5)]]),
     "where": [lambda: [truth(), real(-3, 3), real(-3, 3)], lambda: [truth(), whole(-3, 3), whole(-3, 3)], lambda: [truth(), truth(), truth()]],
+    **dict.fromkeys("threshold _threshold".split(), [lambda: [real(-3, 3), 0.5, -2.0]]),
+    "prelu": [lambda: [real(-3, 3), torch.tensor([0.25], dtype=torch.float64)]],
     "masked_fill": [lambda: [real(-3, 3), truth(), torch.tensor(2.0)]],
     **dict.fromkeys("lerp addcmul addcdiv".split(), [lambda: [real(-3, 3), real(-3, 3), real(1, 3)]]),
 }  # fmt: skip
@@ -113,7 +116,7 @@ domains = {
 others_names = {
     "power": "pow", "invert": "bitwise_not", "fabs": "abs", "equal": "eq", "expit": "sigmoid", "alias": "clone",
     "mod": "remainder", "floor_div": "floor_divide", "bit_and": "bitwise_and", "bit_or": "bitwise_or",
-    "bit_xor": "bitwise_xor", "bit_not": "bitwise_not", "shift_left": "bitwise_left_shift",
+    "log_sigmoid": "logsigmoid", "_threshold": "threshold", "bit_xor": "bitwise_xor", "bit_not": "bitwise_not", "shift_left": "bitwise_left_shift",
     "shift_right": "bitwise_right_shift",
 }  # fmt: skip
 reflected = {"__req__": operator.eq, "__rne__": operator.ne, "__rlt__": operator.lt, "__rle__": operator.le,
@@ -142,17 +145,19 @@ def test_function(name):
     reference = of_torch(name)
     for make in domains[name]:
         columns = make()
-        if name == "masked_fill":
-            value = columns.pop()
-            agree(lambda x, m: functions[name](x, m, value), *columns, reference=lambda x, m: x.masked_fill(m, value))
-            continue
-        agree(functions[name], *columns, reference=reference)
+        count = {"masked_fill": 2, "prelu": 1, "threshold": 1, "_threshold": 1}.get(name, len(columns))
+        columns, same_for_all = columns[:count], columns[count:]
+
+        def with_same(f):
+            return lambda *columns: f(*columns, *same_for_all)
+
+        agree(with_same(functions[name]), *columns, reference=with_same(reference))
 
 
 @pytest.mark.parametrize("name", sorted(n for n in domains if hasattr(torch.Tensor, n) and n not in others_names))
 def test_method(name):
     columns = domains[name][0]()
-    if name in ("where", "masked_fill", "half", "bfloat16", "__div__", "__rdiv__"):
+    if name in ("where", "masked_fill", "prelu", "half", "bfloat16", "__div__", "__rdiv__"):
         pytest.skip("its own test")
     agree(lambda x, *rest: getattr(x, name)(*rest), *columns, reference=of_torch(name))
 
