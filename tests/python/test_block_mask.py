@@ -1,5 +1,8 @@
 """BlockMask: attributes, blocks, parts and pictures of it, against torch's."""
 
+import copy
+import math
+
 import mods
 import pytest
 import torch
@@ -371,3 +374,36 @@ def test_one_mask_for_many_calls():
 def test_no_batches_and_no_blocks():
     mask = create_block_mask(mods.causal_mask, None, None, 0, 0)
     assert mask.kv_num_blocks.shape == (1, 1, 0) and mask.numel() == 0
+
+
+@pytest.mark.parametrize("made_by", [BlockMask, torch_flex.BlockMask], ids=["treadle", "torch"])
+def test_lists_as_long_as_they_are_used(made_by):
+    """4 x 4 blocks, of which a row uses two at most."""
+    counts = torch.tensor([[[1, 1, 2, 2]]], dtype=torch.int32)
+    indices = torch.tensor([[[[0, 0], [1, 0], [0, 3], [2, 3]]]], dtype=torch.int32)
+
+    def causal(b, h, q, kv):
+        return q >= kv
+
+    mask = made_by((500, 500), counts, indices, None, None, None, None, None, None, (128, 128), causal)
+    q, k, v = (torch.randn(1, 1, 500, 16) for _ in range(3))
+    blocks = torch.zeros(4, 4, dtype=torch.bool)
+    for row, columns in enumerate([[0], [1], [0, 3], [2, 3]]):
+        blocks[row, columns] = True
+    visible = blocks.repeat_interleave(128, 0).repeat_interleave(128, 1)[:500, :500].tril()
+    scores = (q @ k.transpose(-1, -2) / 4).masked_fill(~visible, -math.inf)
+    assert torch.allclose(flex_attention(q, k, v, block_mask=mask), torch.softmax(scores, -1) @ v, atol=1e-5)
+
+
+def test_short_lists_keep_their_blocks():
+    counts = torch.tensor([[[1, 2, 2]]], dtype=torch.int32)
+    indices = torch.tensor([[[[4, 0], [0, 3], [2, 4]]]], dtype=torch.int32)
+    mask = BlockMask.from_kv_blocks(counts, indices, BLOCK_SIZE=16, seq_lengths=(48, 80))
+    wanted = torch.zeros(1, 1, 3, 5, dtype=torch.int32)
+    for row, columns in enumerate([[4], [0, 3], [2, 4]]):
+        wanted[0, 0, row, columns] = 1
+    assert torch.equal(mask.to_dense(), wanted)
+    assert torch.equal(mask.q_num_blocks, wanted.sum(-2, dtype=torch.int32))
+    for same in (mask.to("cpu"), copy.deepcopy(mask), mask[:, :, :]):
+        assert torch.equal(same.to_dense(), wanted)
+    assert torch.equal(mask._adjust(32, 64).to_dense(), wanted[:, :, :2, :4])

@@ -27,10 +27,9 @@ def ordered(dense: Tensor) -> tuple:
     return dense.sum(-1, dtype=torch.int32), torch.argsort(dense, dim=-1, descending=True, stable=True).to(torch.int32)
 
 
-def dense_of(num: Tensor, indices: Tensor) -> Tensor:
-    """0 and 1 by block, from a list."""
-    columns = indices.shape[-1]
-    listed = torch.arange(columns, device="cpu") < num.unsqueeze(-1)
+def dense_of(num: Tensor, indices: Tensor, columns: int) -> Tensor:
+    """0 and 1 by block, from a list. It may have fewer entries than there are columns: as many as are used."""
+    listed = torch.arange(indices.shape[-1], device="cpu") < num.unsqueeze(-1)
     result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32, device="cpu")
     places = torch.where(listed, indices.to(torch.int64), columns)
     result.scatter_(-1, places, 1)
@@ -38,11 +37,14 @@ def dense_of(num: Tensor, indices: Tensor) -> Tensor:
 
 
 class BlockLists:
-    """The eight lists of a mask; None where there is none."""
+    """The eight lists of a mask; None where there is none. A row has `columns` blocks, or as many as are listed."""
 
-    __slots__ = (*BY_ROW, *BY_COLUMN)
+    __slots__ = (*BY_ROW, *BY_COLUMN, "columns")
 
-    def __init__(self, *by_row: Optional[Tensor], by_column: tuple = (None, None, None, None)):
+    def __init__(
+        self, *by_row: Optional[Tensor], by_column: tuple = (None, None, None, None), columns: Optional[int] = None
+    ):
+        self.columns = columns
         self.kv_num_blocks, self.kv_indices, self.full_kv_num_blocks, self.full_kv_indices = by_row
         self.q_num_blocks, self.q_indices, self.full_q_num_blocks, self.full_q_indices = by_column
         if self.kv_indices is not None and self.kv_indices.dim() < 2:
@@ -69,11 +71,15 @@ class BlockLists:
         if self.full_kv_num_blocks is not None:
             self.full_q_num_blocks, self.full_q_indices = ordered(self._dense_full().transpose(-2, -1))
 
+    def _dense(self, num: Tensor, indices: Tensor) -> Tensor:
+        listed = [t.shape[-1] for t in (self.kv_indices, self.full_kv_indices) if t is not None]
+        return dense_of(num, indices, max(self.columns or 0, *listed))
+
     def _dense_partial(self) -> Tensor:
-        return dense_of(self.kv_num_blocks, self.kv_indices)
+        return self._dense(self.kv_num_blocks, self.kv_indices)
 
     def _dense_full(self) -> Tensor:
-        return dense_of(self.full_kv_num_blocks, self.full_kv_indices)
+        return self._dense(self.full_kv_num_blocks, self.full_kv_indices)
 
     def dense(self) -> Tensor:
         """1 where a block is visited."""
@@ -112,7 +118,7 @@ class BlockLists:
         return tuple([getattr(self, name) for name in BY_COLUMN])
 
     def copy(self) -> BlockLists:
-        return BlockLists(*self.by_row(), by_column=self.by_column())
+        return BlockLists(*self.by_row(), by_column=self.by_column(), columns=self.columns)
 
     def state(self) -> Optional[tuple]:
         """Changes when a list by row does; None if changes go unnoticed."""

@@ -23,6 +23,10 @@ DEFAULT_BLOCK = 128
 _ANY_LENGTH = 1 << 30  # torch's block size of a mask that hides nothing
 
 
+def _blocks_of(length: int, block: int) -> int:
+    return -(-length // block)
+
+
 def _sliced(*ignored):
     raise RuntimeError("Cannot use mask_mod from a sliced BlockMask; give it one of its own: mask.mask_mod = ...")
 
@@ -64,6 +68,7 @@ class BlockMask:
         self._lists = BlockLists(
             kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices,
             by_column=(q_num_blocks, q_indices, full_q_num_blocks, full_q_indices),
+            columns=_blocks_of(self.seq_lengths[1], self.BLOCK_SIZE[1]),
         )  # fmt: skip
         # Given lists say which blocks exist. Without them the mask_mod alone decides, and `_made_for` is batch, heads.
         self._made_for: Optional[tuple] = None
@@ -96,11 +101,12 @@ class BlockMask:
     ) -> BlockMask:
         """A mask from lists of blocks: those listed as full are visible, in the others mask_mod decides."""
         lists = BlockLists(kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices)
-        if compute_q_blocks:
-            lists.add_columns()
         block = pair(BLOCK_SIZE)
         if seq_lengths is None:
             seq_lengths = (kv_indices.shape[-2] * block[0], kv_indices.shape[-1] * block[1])
+        lists.columns = _blocks_of(seq_lengths[1], block[1])
+        if compute_q_blocks:
+            lists.add_columns()
         return cls(
             seq_lengths, *lists.by_row(), *lists.by_column(), BLOCK_SIZE=block, mask_mod=mask_mod or noop_mask
         )
@@ -218,7 +224,7 @@ class BlockMask:
             return BlockMask._of_mask(
                 self.mask_mod, *self._made_for, new_q_len, new_kv_len, self.BLOCK_SIZE, self._separate_full
             )
-        rows, columns = -(-new_q_len // self.BLOCK_SIZE[0]), -(-new_kv_len // self.BLOCK_SIZE[1])
+        rows, columns = _blocks_of(new_q_len, self.BLOCK_SIZE[0]), _blocks_of(new_kv_len, self.BLOCK_SIZE[1])
         return BlockMask.from_kv_blocks(
             *self._lists.cropped(rows, columns), self.BLOCK_SIZE, self.mask_mod, seq_lengths=(new_q_len, new_kv_len)
         )
