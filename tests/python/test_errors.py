@@ -294,6 +294,25 @@ def test_after_an_error_all_goes_on():
     assert torch.equal(torch.ones(3)[torch.tensor(1)], torch.tensor(1.0))
 
 
+def test_unknown_kernel_options_are_refused():
+    with pytest.raises(ValueError, match="'BLOCK_MM', which is unknown"):
+        flex_attention(x, x, x, kernel_options={"BLOCK_MM": 3})
+
+
+def test_torchs_wording():
+    """Of messages that its users match on."""
+    mask = treadle.torch.create_block_mask(lambda b, h, q, kv: q >= kv, None, None, 64, 64)
+    for wanted, options in {
+        "block_mask was created for": {"block_mask": mask},
+        "Cannot specify both return_lse and return_aux": {"return_lse": True, "return_aux": treadle.torch.AuxRequest()},
+        "BACKEND cannot be combined with legacy FORCE_USE_FLEX_ATTENTION": {
+            "kernel_options": {"BACKEND": "TRITON", "FORCE_USE_FLEX_ATTENTION": True}
+        },
+    }.items():
+        with pytest.raises((ValueError, RuntimeError), match=wanted):
+            flex_attention(x, x, x, **options)
+
+
 def test_kernel_options_are_taken():
     options = {"BLOCK_M": 64, "num_warps": 8, "PRESCALE_QK": True, "BACKEND": "TRITON", "fwd_BLOCK_N": 32}
     assert torch.equal(flex_attention(x, x, x, kernel_options=options), flex_attention(x, x, x))

@@ -11,6 +11,14 @@ from ._block_mask import BlockMask
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 _EIGHT_BITS = frozenset((torch.float8_e4m3fn, torch.float8_e5m2, torch.int8))
+# torch's, which are about its GPU kernels: FlexKernelOptions, and those that its own tests and users set beside them.
+_KERNEL_OPTIONS = frozenset((
+    "BACKEND", "BLOCKS_ARE_CONTIGUOUS", "BLOCK_M", "BLOCK_M1", "BLOCK_M2", "BLOCK_N", "BLOCK_N1", "BLOCK_N2",
+    "FORCE_USE_FLEX_ATTENTION", "PRESCALE_QK", "ROWS_GUARANTEED_SAFE", "USE_TMA", "WRITE_DQ", "kpack",
+    "matrix_instr_nonkdim", "num_stages", "num_warps", "waves_per_eu", "FLOAT32_PRECISION", "IS_DIVISIBLE", "SPLIT_KV",
+    "SM_SCALE", "GQA_SHARED_HEADS", "HAS_FULL_BLOCKS", "QK_HEAD_DIM", "V_HEAD_DIM", "SPARSE_Q_BLOCK_SIZE",
+    "SPARSE_KV_BLOCK_SIZE", "SAFE_HEAD_DIM", "USE_FLASH", "INDEX_DTYPE",
+))  # fmt: skip
 _NESTED = "nested tensors are not supported; varlen_attention takes those of layout torch.jagged"
 
 
@@ -107,15 +115,21 @@ def check_sinks(sinks):
 
 def check_options(kernel_options: Optional[dict], return_lse: bool, return_aux):
     if return_lse and return_aux is not None:
-        raise ValueError("return_lse and return_aux cannot be given together; use return_aux=AuxRequest(lse=True)")
+        raise ValueError("Cannot specify both return_lse and return_aux; use return_aux=AuxRequest(lse=True)")
     if kernel_options:
         if "BACKEND" in kernel_options and kernel_options.get("FORCE_USE_FLEX_ATTENTION"):
-            raise RuntimeError("BACKEND and FORCE_USE_FLEX_ATTENTION cannot be given together")
+            raise RuntimeError("BACKEND cannot be combined with legacy FORCE_USE_FLEX_ATTENTION; give BACKEND alone")
         backend = kernel_options.get("BACKEND", "AUTO")
         if backend not in ("AUTO", "TRITON", "TRITON_DECODE", "FLASH"):
             raise ValueError(f"unknown BACKEND {backend!r}; AUTO, TRITON, TRITON_DECODE and FLASH are known")
         for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
             assert name not in kernel_options, f"{name} is set by flex_attention; use return_aux"
+        for name in kernel_options:
+            if name.removeprefix("fwd_").removeprefix("bwd_") not in _KERNEL_OPTIONS:
+                raise ValueError(
+                    f"flex_attention: kernel_options has {name!r}, which is unknown; torch's are "
+                    f"{', '.join(sorted(_KERNEL_OPTIONS))}, each also behind fwd_ or bwd_"
+                )
 
 
 def check_lengths(query: Tensor, key: Tensor, mask: BlockMask):
@@ -124,7 +138,7 @@ def check_lengths(query: Tensor, key: Tensor, mask: BlockMask):
     keys = key.shape[2]
     if (queries != q_length or keys != kv_length) and not mask.any_length:
         raise ValueError(
-            f"block_mask was made for {q_length} queries and {kv_length} keys, but query and key have lengths "
+            f"block_mask was created for {q_length} queries and {kv_length} keys, but query and key have lengths "
             f"{queries} and {keys}; use block_mask._adjust(q_len, kv_len) or make a new one"
         )
     for name, size, of_mask in zip(("batch", "heads"), (batch, heads), mask.batch_and_heads):
