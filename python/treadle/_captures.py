@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._errors import TraceError, where_in_user_code
+from ._rows import MOST_VALUES, Row
 from ._value import A_VALUE_OF, BOOLEAN, INTEGER, REAL, Value
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Capture:
 def trace_of(*things) -> Optional[Trace]:
     """The trace of the values among these, also inside tuples and lists; None if there are none."""
     for thing in things:
-        if isinstance(thing, (Value, Partial)):
+        if isinstance(thing, (Value, Partial, Row)):
             return thing.trace
         if isinstance(thing, (tuple, list)):
             found = trace_of(*thing)
@@ -134,6 +135,19 @@ class Partial:
             f"{where_in_user_code()}"
         )
 
+    def operand(self):
+        """What is computed with: an element, or a row if one dimension is open."""
+        shape = self.shape
+        if len(shape) != 1:
+            return self.complete()
+        if shape[0] > MOST_VALUES:
+            raise TraceError(
+                f"a mod computes with a row of {shape[0]} elements of a captured tensor; a row has {MOST_VALUES} at most"
+                f"{where_in_user_code()}"
+            )
+        trace = self.trace
+        return trace.row(trace, [self[trace.value(trace, f"({i})", INTEGER, i, i)] for i in range(shape[0])])
+
     def complete(self) -> Value:
         if any(i is None for i in self.indices):
             raise TraceError(
@@ -151,10 +165,10 @@ class Partial:
 
 
 def _delegate(name: str):
-    """A Partial is completed before it is computed with."""
+    """A Partial is read before it is computed with."""
 
     def method(self, *operands):
-        return getattr(self.complete(), name)(*operands)
+        return getattr(self.operand(), name)(*operands)
 
     method.__name__ = name
     setattr(Partial, name, method)
@@ -163,7 +177,9 @@ def _delegate(name: str):
 for _name in (
     "add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "rfloordiv", "mod", "rmod", "pow",
     "rpow", "and", "rand", "or", "ror", "xor", "rxor", "lshift", "rlshift", "rshift", "rrshift", "eq", "ne", "lt", "le",
-    "gt", "ge", "neg", "pos", "abs", "invert", "bool", "float", "int", "index",
+    "gt", "ge", "neg", "pos", "abs", "invert", "bool",
 ):  # fmt: skip
     _delegate(f"__{_name}__")
+for _name in ("__float__", "__int__", "__index__"):
+    setattr(Partial, _name, lambda self: self.complete().__float__())
 Partial.__hash__ = None  # type: ignore

@@ -18,6 +18,7 @@ from typing import Callable, NamedTuple, Optional
 
 from ._captures import Buffer, Partial
 from ._errors import TraceError, where_in_user_code
+from ._rows import Row
 from ._value import A_VALUE_OF, BOOLEAN, INTEGER, REAL, Value
 
 _BIG = 1 << 62
@@ -36,6 +37,7 @@ class Trace:
 
     value = Value  # the class of traced values
     partial = Partial
+    row = Row
 
     def buffer_of(self, x):
         """The Buffer or the Python number that `x` is; None if it is neither."""
@@ -69,6 +71,8 @@ class Trace:
         value = None if result is None else self.lift(result)
         if value is None:
             got = "nothing" if result is None else f"an object of type {type(result).__name__}"
+            if isinstance(result, (Row, Partial)):
+                got = f"a row of {len(result)} values"
             raise TraceError(f"{mod} returned {got}; it must return {wanted}")
         return value
 
@@ -111,7 +115,10 @@ class Trace:
         if isinstance(x, Value):
             return x
         if isinstance(x, Partial):
-            return x.complete()
+            x = x.operand()
+            return x if isinstance(x, Value) else None
+        if isinstance(x, Row):
+            return None
         if isinstance(x, bool):
             return self.value(self, "true" if x else "false", BOOLEAN)
         if isinstance(x, int):
@@ -136,6 +143,10 @@ class Trace:
                 return self.lift(float(x), structural)
             return None
         return self._element(buffer) if isinstance(buffer, Buffer) else self.lift(buffer, structural)
+
+    def operand(self, x):
+        """An argument of an operation: rows of captured tensors are read."""
+        return x.operand() if isinstance(x, Partial) else x
 
     def _element(self, buffer: Buffer) -> Value:
         """The only one of a buffer that is used without indices."""

@@ -200,12 +200,12 @@ def item(score, b, h, q, kv):
     return score + q.item()
 
 
-def reduction_of_a_row(score, b, h, q, kv):
-    return score + torch.ones(16, 3)[q].sum()
+def reduction_of_rows(score, b, h, q, kv):
+    return score + torch.ones(16, 3, 3)[q].sum()
 
 
-def arithmetic_of_a_row(score, b, h, q, kv):
-    return score + (torch.ones(16, 3)[q] * 2)[0]
+def arithmetic_of_rows(score, b, h, q, kv):
+    return score + (torch.ones(16, 3, 3)[q] * 2)[0]
 
 
 def function_of_python(score, b, h, q, kv):
@@ -233,9 +233,9 @@ untraceable = [
     (loop_over_an_index, ""), (write_to_a_capture, "write"), (add_in_place, "write"), (accumulate, "write"),
     (unsupported_function, "lgamma"), (unsupported_method, "cumsum"), (reduction, "sum"),
     (matrix_product, "matmul"), (random_number, "rand_like"), (whole_tensor, "whole"),
-    (part_of_a_tensor, "indices"), (too_many_indices, "2 indices"), (index_that_is_no_integer, "integer"),
+    (part_of_a_tensor, "a row of 16 values"), (too_many_indices, "2 indices"), (index_that_is_no_integer, "integer"),
     (list_element, "list"), (python_number_of_a_value, ""), (item, "item"), (write_out, "out="),
-    (reduction_of_a_row, "sum"), (arithmetic_of_a_row, "1 indices"), (function_of_python, "math"),
+    (reduction_of_rows, "1 indices"), (arithmetic_of_rows, "1 indices"), (function_of_python, "math"),
     (smaller_of_two, "minimum"), (function_of_numpy, "numpy.frexp"), (boolean_index, "bool"),
 ]  # fmt: skip
 

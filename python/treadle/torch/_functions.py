@@ -8,6 +8,7 @@ from .._captures import Buffer, Partial, read, trace_of
 from .._errors import TraceError, where_in_user_code
 from .._functions import functions
 from .._operations import to_kind
+from .._rows import Row, map_rows, reductions
 from .._value import BOOLEAN, INTEGER, REAL, Value
 from ._arrays import NAMES
 
@@ -39,7 +40,7 @@ def call(func, args, kwargs):
     if name == "__get__":  # an attribute of a tensor
         raise TraceError(f"a mod reads an attribute of a tensor of traced values{where_in_user_code()}")
     found = where_method if func is torch.Tensor.where else methods.get(name)
-    if found is None:
+    if found is None and name not in of_rows:
         raise TraceError(f"a mod calls {_full_name(func)}, which cannot be compiled{where_in_user_code()}")
     if kwargs and "out" in kwargs:
         raise TraceError(f"a mod calls {name} with out=; mods only read{where_in_user_code()}")
@@ -55,9 +56,21 @@ def apply(found, name: str, args, kwargs):
         args = (*args, *[kwargs[o] for o in _operands if o in kwargs])
         kwargs = {k: v for k, v in kwargs.items() if k not in _operands}
     try:
+        if name != "__getitem__":
+            args = [a.operand() if isinstance(a, Partial) else a for a in args]
+            if any([isinstance(a, Row) for a in args]):
+                return _apply_to_rows(found, name, args, kwargs)
+        if found is None:
+            raise TypeError("it takes a row of a captured tensor")
         return found(*args, **kwargs)
     except TypeError as wrong:
         raise TraceError(f"a mod calls {name} in a way that cannot be compiled: {wrong}{where_in_user_code()}") from None
+
+
+def _apply_to_rows(found, name: str, args, kwargs):
+    is_of_two = name in ("max", "min") and len(args) == 2 and isinstance(args[1], (Row, Value))
+    reduction = None if is_of_two else of_rows.get(name)
+    return reduction(*args, **kwargs) if reduction else map_rows(lambda *values: found(*values, **kwargs), args)
 
 
 def _full_name(func) -> str:
@@ -114,7 +127,7 @@ def _new_full(x, size, value, dtype=None, **ignored):
 
 
 def _getitem(x, index):
-    if isinstance(x, (Value, Partial)):
+    if isinstance(x, (Value, Partial, Row)):
         return x[index]
     return read(trace_of(index), buffer_of_tensor(x), index)
 
@@ -143,4 +156,8 @@ methods = {
     "zeros_like": _filled(0), "ones_like": _filled(1), "new_zeros": _filled(0), "new_ones": _filled(1),
     "new_empty": _filled(0), "empty_like": _filled(0), "full_like": _full_like, "new_full": _new_full,
     "__getitem__": _getitem, "__setitem__": _setitem, "index": _index, "expand_as": _same, "view_as": _same,
+    "unsqueeze": _same,  # a number meets rows of any shape
 }  # fmt: skip
+
+# By name: what makes one value of a row.
+of_rows = reductions(functions)

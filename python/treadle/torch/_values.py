@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 
 from .._numpy import NumpyPartial, NumpyTrace, NumpyValue
-from ._functions import KIND_OF, where_method, apply, buffer_of_tensor, call, methods
+from .._rows import Row
+from ._functions import KIND_OF, apply, buffer_of_tensor, call, methods, of_rows, where_method
 
 _dtype_of = {KIND_OF[dtype]: dtype for dtype in (torch.float32, torch.int64, torch.bool)}
 
@@ -39,16 +40,24 @@ class TorchPartial(NumpyPartial):
     where = where_method
 
 
+class TorchRow(Row):
+    """Looks like a tensor of one dimension."""
+
+    __slots__ = ()
+    __torch_function__ = classmethod(_torch_function)
+    where = where_method
+
+
 def _method(name):
     def method(self, *args, **kwargs):
-        return apply(methods[name], name, (self, *args), kwargs)
+        return apply(methods.get(name), name, (self, *args), kwargs)
 
     method.__name__ = name
     return method
 
 
-for _class in (TorchValue, TorchPartial):
-    for _name in methods:
+for _class in (TorchValue, TorchPartial, TorchRow):
+    for _name in methods if _class is TorchValue else {**methods, **of_rows}:
         if not _name.startswith("__") and not hasattr(_class, _name):
             setattr(_class, _name, _method(_name))
 
@@ -56,6 +65,7 @@ for _class in (TorchValue, TorchPartial):
 class TorchTrace(NumpyTrace):
     value = TorchValue
     partial = TorchPartial
+    row = TorchRow
 
     def buffer_of(self, x):
         return buffer_of_tensor(x) if isinstance(x, torch.Tensor) else NumpyTrace.buffer_of(self, x)
