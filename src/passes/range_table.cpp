@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "base/element.h"
@@ -70,8 +71,12 @@ RangeTable::Extremes<T> RangeTable::scan(std::int64_t first, std::int64_t last) 
     if constexpr (std::same_as<base::Wide<Element>, T>) {
       if constexpr (std::integral<Element>) {
         if (array_.stride(0) == 1 && first <= last) {
+          // Any byte may stand in a boolean's place, and one that is not 0 is true.
+          constexpr bool is_bool = std::same_as<Element, bool>;
+          using Stored = std::conditional_t<is_bool, std::uint8_t, Element>;
           const auto [low, high] =
-              extremes(static_cast<const Element*>(array_.data()) + first, last - first + 1);
+              extremes(static_cast<const Stored*>(array_.data()) + first, last - first + 1);
+          if constexpr (is_bool) return {low != 0, high != 0, false};
           return {low, high, false};
         }
       }
