@@ -18,12 +18,15 @@ namespace treadle {
 
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean, e4m3, e5m2 };
 
-TREADLE_API std::size_t size_of(DType type);
+constexpr std::size_t size_of(DType type);  // bytes
 TREADLE_API std::string_view name_of(DType type);
 TREADLE_API bool is_float(DType type);
 TREADLE_API bool is_integer(DType type);
 
 namespace detail {
+
+// Throws: the number is that of no type.
+[[noreturn]] TREADLE_API void no_dtype(DType type);
 
 template <class T>
 consteval DType dtype_for() {
@@ -59,5 +62,24 @@ consteval DType dtype_for() {
 
 template <class T>
 inline constexpr DType dtype_of = detail::dtype_for<T>();
+
+// Here, because loops over rows ask for it.
+constexpr std::size_t size_of(DType type) {
+  switch (type) {
+    case DType::f64:
+    case DType::i64: return 8;
+    case DType::f32:
+    case DType::i32: return 4;
+    case DType::bf16:
+    case DType::f16:
+    case DType::i16: return 2;
+    case DType::i8:
+    case DType::u8:
+    case DType::boolean:
+    case DType::e4m3:
+    case DType::e5m2: return 1;
+  }
+  detail::no_dtype(type);
+}
 
 }  // namespace treadle

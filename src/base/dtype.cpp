@@ -5,8 +5,8 @@
 
 namespace treadle {
 
-std::size_t size_of(DType type) {
-  return base::visit_dtype(type, [](auto tag) { return sizeof(typename decltype(tag)::type); });
+void detail::no_dtype(DType type) {
+  base::internal_error("size_of: no element type has the number {}", static_cast<int>(type));
 }
 
 std::string_view name_of(DType type) {
