@@ -15,6 +15,8 @@ struct TransposeArgs {
   const void* source = nullptr;
   void* target = nullptr;
   const void* factors = nullptr;  // [width]: what each query's elements are multiplied with
+  // To rows: becomes 1 if some element is infinite or NaN, else stays as it is. Null: nobody asks.
+  std::int32_t* nonfinite = nullptr;
 };
 
 struct TransposeSpec {

@@ -16,12 +16,18 @@ template <class F>
 bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   const TileState<F>& state = tile.total;
   const double* sink = problem_.sink(tile.entry.head);
-  for (std::int64_t i = 0; i < tile.width(); ++i)
+  std::int32_t settles = 0;
+  for (std::int64_t i = 0, width = tile.width(); i < width; ++i) {
     room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink);
-  tile.kernels->sums_to_rows(
-      {.source = state.sums, .target = room_.rows, .factors = room_.factors});
+    settles |= sees_nothing(state.maximum[i]) ? 1 : 0;
+  }
+  tile.kernels->sums_to_rows({.source = state.sums,
+                              .target = room_.rows,
+                              .factors = room_.factors,
+                              .nonfinite = &settles});
   bool clean = true;
-  for (std::int64_t i = 0; i < tile.entry.queries; ++i) {
+  // Of rows that see something, and are finite, there is nothing to settle.
+  for (std::int64_t i = 0; settles != 0 && i < tile.entry.queries; ++i) {
     F* row = room_.rows + i * value_dim_;
     clean = settle(state.maximum[i], state.weight[i], row, value_dim_) && clean;
   }

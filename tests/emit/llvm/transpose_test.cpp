@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,39 @@ void expect_transposed(const TransposeSpec& spec) {
   EXPECT_EQ(source, source_before) << to_text(spec);
 }
 
+// Any element in turn, and any kind of number that is not finite.
+template <class F>
+void expect_reported(const TransposeSpec& spec) {
+  static jit::Engine engine{jit::EngineOptions{}};
+  const plan::Kernel<plan::TransposeArgs> transpose = engine.get(spec);
+  std::vector<F> source(static_cast<std::size_t>(spec.length * spec.width), F{1});
+  std::vector<F> target(static_cast<std::size_t>(spec.row * spec.width));
+  const std::vector<F> factors(static_cast<std::size_t>(spec.width), F{2});
+  std::int32_t nonfinite = 0;
+  const plan::TransposeArgs args{source.data(), target.data(), factors.data(), &nonfinite};
+  constexpr F most = std::numeric_limits<F>::max();
+  for (const F number : {F{0}, -F{1}, most / 2, std::numeric_limits<F>::denorm_min()}) {
+    source.back() = number;
+    transpose(args);
+    EXPECT_EQ(nonfinite, 0) << to_text(spec) << ": " << number;
+  }
+  source.back() = 1;
+  constexpr F infinity = std::numeric_limits<F>::infinity();
+  for (F& element : source) {
+    for (const F number : {infinity, -infinity, std::numeric_limits<F>::quiet_NaN(), most}) {
+      element = number;  // the largest one is infinite when it is multiplied
+      nonfinite = 0;
+      transpose(args);
+      EXPECT_EQ(nonfinite, 1) << to_text(spec) << ": " << number << " at "
+                              << &element - source.data();
+    }
+    element = 1;
+  }
+  nonfinite = 1;
+  transpose(args);
+  EXPECT_EQ(nonfinite, 1) << "is not set back";
+}
+
 class Transpose : public testing::TestWithParam<plan::Target> {};
 INSTANTIATE_TEST_SUITE_P(Targets, Transpose, testing::ValuesIn(targets_here()), name_of_target);
 
@@ -83,6 +117,21 @@ TEST_P(Transpose, LikeAPlainLoop) {
           }
         }
       }
+    }
+  }
+}
+
+TEST_P(Transpose, ToRowsReportsWhatIsNotFinite) {
+  for (const DType compute : {DType::f32, DType::f64}) {
+    const std::int64_t lanes = GetParam().lanes(compute);
+    for (const std::int64_t length : {std::int64_t{1}, lanes, 2 * lanes + 1}) {
+      const TransposeSpec spec{.target = GetParam(),
+                               .compute = compute,
+                               .width = 2 * lanes,
+                               .length = length,
+                               .row = length,
+                               .to_rows = true};
+      compute == DType::f32 ? expect_reported<float>(spec) : expect_reported<double>(spec);
     }
   }
 }
