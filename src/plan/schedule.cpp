@@ -42,8 +42,10 @@ std::vector<TileCost> measure(const layout::Layout& layout) {
   return tiles;
 }
 
+// Most tiles are one part, and most key heads have one head of queries: no divisions for those.
 std::int64_t parts_of(const layout::Layout& layout, std::int64_t most_queries) {
-  return (layout.tiles().height() + most_queries - 1) / most_queries;
+  const std::int64_t height = layout.tiles().height();
+  return height <= most_queries ? 1 : (height + most_queries - 1) / most_queries;
 }
 
 // Threads take tasks in turn. Of those that cost the same, each shall have neighbours, whose rows share
@@ -71,6 +73,10 @@ void keep_neighbours_together(std::vector<Task>& tasks, std::int64_t threads) {
 Entry entry_of(const layout::Layout& layout, std::int64_t key_heads, std::int64_t most_queries,
                std::int64_t key_head, std::int64_t entry) {
   const std::int64_t parts = parts_of(layout, most_queries);
+  if (parts == 1 && layout.extent().heads == key_heads) {
+    return {
+        .head = key_head, .tile = entry, .first_query = 0, .queries = layout.tiles().size(entry)};
+  }
   const std::int64_t heads = layout.extent().heads / key_heads;
   const std::int64_t tile = entry / heads / parts;
   const std::int64_t first = entry / heads % parts * most_queries;

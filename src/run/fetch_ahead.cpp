@@ -15,10 +15,22 @@ std::int64_t bytes_of_row(const BasicView<Void>& view) {
 
 }  // namespace
 
-bool FetchAhead::add(const std::byte* row, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes && count_ < most; at += plan::fetch_bytes)
-    pieces_[count_++] = row + at;
-  return count_ < most;
+template <std::same_as<FetchAhead::Rows>... More>
+bool FetchAhead::add(std::int64_t count, const More&... rows) {
+  const auto pieces_of = [](const Rows& one) {
+    return (one.bytes + plan::fetch_bytes - 1) / plan::fetch_bytes;
+  };
+  const std::int64_t room = std::min(count, (most - count_) / (pieces_of(rows) + ...));
+  // By value: what is written could otherwise be a row.
+  const auto put = [this, room](Rows one) {
+    for (; one.bytes > 0; one.bytes -= plan::fetch_bytes, one.first += plan::fetch_bytes) {
+      const std::byte** to = pieces_ + count_;
+      for (std::int64_t i = 0; i < room; ++i) to[i] = one.first + i * one.step;
+      count_ += room;
+    }
+  };
+  (put(rows), ...);
+  return room == count;
 }
 
 // Queries, and where their results go.
@@ -26,21 +38,25 @@ void FetchAhead::add_queries(const ForwardShared& shared, const plan::Task& task
   const ForwardProblem& problem = shared.problem;
   const plan::TilePlan& widest = shared.pass.widest().plan;
   const layout::Tiles& tiles = shared.pass.layout().tiles();
+  const std::int64_t query_row = row_bytes(problem.q), query_bytes = bytes_of_row(problem.q);
+  const std::int64_t result_row = row_bytes(problem.out), result_bytes = bytes_of_row(problem.out);
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
     const plan::Entry entry = plan::entry_of(shared.pass.layout(), problem.keys.heads(),
                                              widest.width(), task.key_head, e);
     const std::byte* queries = rows_of(problem.q, task.b, entry.head);
     const std::byte* results = rows_of(problem.out, task.b, entry.head);
-    const passes::Axis& axis = tiles.axis(entry.tile);
-    for (std::int64_t i = 0; i < entry.queries; ++i) {
-      const std::int64_t query = entry.first_query + i;
-      // Lines, which are most, without divisions.
-      const std::int64_t position =
-          axis.outer_count == 1 ? axis.low + query * axis.step : tiles.query(entry.tile, query);
+    const auto add_rows = [&](std::int64_t position, std::int64_t step, std::int64_t count) {
       const std::int64_t row = position - tiles.queries().begin;
-      if (!add(queries + row * row_bytes(problem.q), bytes_of_row(problem.q))) return;
-      if (!add(results + row * row_bytes(problem.out), bytes_of_row(problem.out))) return;
+      return add(count, Rows{queries + row * query_row, step * query_row, query_bytes},
+                 Rows{results + row * result_row, step * result_row, result_bytes});
+    };
+    const passes::Axis& axis = tiles.axis(entry.tile);
+    if (axis.outer_count == 1) {  // a line, as most are
+      if (!add_rows(axis.low + entry.first_query * axis.step, axis.step, entry.queries)) return;
+      continue;
     }
+    for (std::int64_t i = 0; i < entry.queries; ++i)
+      if (!add_rows(tiles.query(entry.tile, entry.first_query + i), 1, 1)) return;
   }
 }
 
@@ -53,20 +69,37 @@ void FetchAhead::add_keys(const ForwardShared& shared, const plan::Task& task,
   const std::int64_t value_bytes =
       widest.value_dim * static_cast<std::int64_t>(size_of(keys.value_type()));
   KeyRows rows;
+  // Keys begin, begin + step, ...: as far as their rows are regular, then on from there.
+  const auto add_rows = [&](std::int64_t begin, std::int64_t step, std::int64_t count) {
+    while (count > 0) {
+      if (begin < rows.begin || begin >= rows.end) rows = keys.rows(task.b, task.key_head, begin);
+      const std::int64_t left = rows.end - begin;
+      const std::int64_t together = step * count <= left ? count : (left + step - 1) / step;
+      if (!add(together, Rows{rows.key(begin), step * rows.key_stride, key_bytes},
+               Rows{rows.value(begin), step * rows.value_stride, value_bytes}))
+        return false;
+      begin += together * step;
+      count -= together;
+    }
+    return true;
+  };
   std::int64_t seen = 0;
   for (std::int64_t e = task.first; e < task.first + task.count; ++e) {
     const plan::Entry entry =
         plan::entry_of(layout, keys.heads(), widest.width(), task.key_head, e);
     for (const layout::Run& run : layout.runs(task.b, entry.head, entry.tile)) {
-      for (std::int64_t i = run.pieces_before(seen); i < run.count(); ++i) {
-        const layout::Range piece = run.piece(i);
-        for (std::int64_t key = std::max(piece.begin, seen); key < piece.end; ++key) {
-          if (key < rows.begin || key >= rows.end) rows = keys.rows(task.b, task.key_head, key);
-          add(rows.key(key), key_bytes);
-          if (!add(rows.value(key), value_bytes)) return;
+      std::int64_t i = run.pieces_before(seen);
+      if (i == run.count()) continue;
+      if (run.width() == 1) {
+        if (!add_rows(run.piece(i).begin, run.step(), run.count() - i)) return;
+      } else {
+        for (; i < run.count(); ++i) {
+          const layout::Range piece = run.piece(i);
+          const std::int64_t begin = std::max(piece.begin, seen);
+          if (!add_rows(begin, 1, piece.end - begin)) return;
         }
-        seen = std::max(seen, piece.end);
       }
+      seen = std::max(seen, run.end());
     }
   }
 }
@@ -95,18 +128,14 @@ void FetchAhead::add_queries(const BackwardShared<F>& shared, const plan::Backwa
   for (std::int64_t tile = task.tiles.begin; tile < task.tiles.end; ++tile) {
     const passes::Axis& axis = tiles.axis(tile);  // a line, as all of residues
     const std::int64_t first = axis.low - tiles.queries().begin;
-    const std::int64_t q_step = axis.step * row_bytes(problem.q);
-    const std::int64_t dout_step = axis.step * row_bytes(problem.dout);
-    const std::int64_t dq_step = axis.step * row_bytes(problem.dq);
+    const auto rows_from = [&](const auto& view, std::int64_t h, std::int64_t bytes) {
+      const std::int64_t row = row_bytes(view);
+      return Rows{rows_of(view, b, h) + first * row, axis.step * row, bytes};
+    };
     for (std::int64_t h = task.key_head * group; h < (task.key_head + 1) * group; ++h) {
-      const std::byte* q = rows_of(problem.q, b, h) + first * row_bytes(problem.q);
-      const std::byte* dout = rows_of(problem.dout, b, h) + first * row_bytes(problem.dout);
-      const std::byte* dq = rows_of(problem.dq, b, h) + first * row_bytes(problem.dq);
-      for (std::int64_t i = 0; i < axis.count; ++i) {
-        add(q + i * q_step, q_bytes);
-        add(dout + i * dout_step, dout_bytes);
-        if (!add(dq + i * dq_step, q_bytes)) return;
-      }
+      if (!add(axis.count, rows_from(problem.q, h, q_bytes), rows_from(problem.dout, h, dout_bytes),
+               rows_from(problem.dq, h, q_bytes)))
+        return;
     }
   }
 }
@@ -124,10 +153,10 @@ void FetchAhead::add_keys(const BackwardShared<F>& shared, const plan::BackwardT
   for (std::int64_t i = 0; i < task.own.count(); ++i) {
     const std::int64_t key = task.own.piece(i).begin;
     if (key < rows.begin || key >= rows.end) rows = keys.rows(task.key_batch, task.key_head, key);
-    add(rows.key(key), key_bytes);
-    add(rows.value(key), value_bytes);
-    add(dk + (key - first) * dk_row, key_bytes);
-    if (!add(dv + (key - first) * dv_row, value_bytes)) return;
+    if (!add(1, Rows{rows.key(key), 0, key_bytes}, Rows{rows.value(key), 0, value_bytes},
+             Rows{dk + (key - first) * dk_row, 0, key_bytes},
+             Rows{dv + (key - first) * dv_row, 0, value_bytes}))
+      return;
   }
 }
 

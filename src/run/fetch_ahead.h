@@ -9,6 +9,7 @@
 // keys would wait for memory as long as it multiplies.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -53,8 +54,14 @@ class FetchAhead {
   template <class F>
   void add_keys(const BackwardShared<F>& shared, const plan::BackwardTask& task);
   void finish();
-  // False if there is no room for more.
-  bool add(const std::byte* row, std::int64_t bytes);
+  // Rows at equal distances.
+  struct Rows {
+    const std::byte* first;
+    std::int64_t step, bytes;  // from one row to the next; of each
+  };
+  // So many rows of each. False if there is no room for more.
+  template <std::same_as<Rows>... More>
+  bool add(std::int64_t count, const More&... rows);
 
   const std::byte** pieces_ = nullptr;  // [most + 1]
   std::int64_t count_ = 0;

@@ -52,10 +52,17 @@ void KeyBlocks<F>::take(const layout::Run& run) {
     block.push_back({run, now_.count});
   }
   std::int32_t* position = room_.positions + now_.count;
-  layout::for_each_piece({&run, 1}, [&](layout::Range keys, bool) {
-    for (std::int64_t key = keys.begin; key < keys.end; ++key)
-      *position++ = static_cast<std::int32_t>(key);
-  });
+  if (run.width() == 1) {  // a residue class
+    const auto first = static_cast<std::int32_t>(run.begin());
+    const auto step = static_cast<std::int32_t>(run.step());
+    const auto count = static_cast<std::int32_t>(run.count());
+    for (std::int32_t i = 0; i < count; ++i) position[i] = first + i * step;
+  } else {
+    layout::for_each_piece({&run, 1}, [&](layout::Range keys, bool) {
+      for (std::int64_t key = keys.begin; key < keys.end; ++key)
+        *position++ = static_cast<std::int32_t>(key);
+    });
+  }
   now_.count += run.length();
 
   const layout::Run& now = wanted()[run_];

@@ -13,14 +13,18 @@ void Queries::find(const layout::Layout& layout, std::int64_t tile, std::int64_t
                    std::int64_t count, std::int64_t width) const {
   const layout::Tiles& tiles = layout.tiles();
   const passes::Axis& axis = tiles.axis(tile);
-  for (std::int64_t i = 0; i < width; ++i) {
-    const std::int64_t query = first + std::min(i, count - 1);
-    // Lines, which are most, without divisions.
-    const std::int64_t position =
-        axis.outer_count == 1 ? axis.low + query * axis.step : tiles.query(tile, query);
-    positions[i] = static_cast<std::int32_t>(position);
-    rows[i] = static_cast<std::int32_t>(position - layout.extent().queries.begin);
+  if (axis.outer_count == 1) {  // a line, as most are
+    const auto low = static_cast<std::int32_t>(axis.low + first * axis.step);
+    const auto step = static_cast<std::int32_t>(axis.step);
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(count); ++i)
+      positions[i] = low + i * step;
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      positions[i] = static_cast<std::int32_t>(tiles.query(tile, first + i));
   }
+  std::fill(positions + count, positions + width, positions[count - 1]);
+  const auto begin = static_cast<std::int32_t>(layout.extent().queries.begin);
+  for (std::int64_t i = 0; i < width; ++i) rows[i] = positions[i] - begin;
 }
 
 }  // namespace treadle::run
