@@ -230,16 +230,19 @@ const Row& row_named(std::string_view name) {
   base::fail("target: there is no target \"{}\"; there are {}", name, names);
 }
 
-bool is_zen4() {
+constexpr unsigned int zen3_and_zen4 = 0x19;  // Zen 3 has no AVX-512
+constexpr unsigned int zen5 = 0x1a;
+
+// Of AMD's processors; 0 of others.
+unsigned int amd_family() {
 #ifdef __x86_64__
   unsigned int a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned int vendor_amd = 0x68747541;  // "Auth"
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != vendor_amd) return false;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return false;
-  constexpr unsigned int zen3_and_zen4 = 0x19;  // Zen 3 has no AVX-512
-  return (a >> 8 & 15) + (a >> 20 & 255) == zen3_and_zen4;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != vendor_amd) return 0;
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return 0;
+  return (a >> 8 & 15) + (a >> 20 & 255);
 #else
-  return false;
+  return 0;
 #endif
 }
 
@@ -272,7 +275,9 @@ Target host_target() {
     base::fail("target: TREADLE_TARGET is \"{}\", which this processor cannot run; it runs {}",
                target.name, fmt::join(runnable, ", "));
   }
-  target.half_wide = target.avx512 && is_zen4();
+  const unsigned int amd = amd_family();
+  target.half_wide = target.avx512 && amd == zen3_and_zen4;
+  target.wide_loads = target.avx512 && amd == zen5;
   target.l1 = cache_or(_SC_LEVEL1_DCACHE_SIZE, target.l1);
   target.l2 = cache_or(_SC_LEVEL2_CACHE_SIZE, target.l2);
   target.cores = static_cast<int>(cache_or(_SC_NPROCESSORS_ONLN, 1));
@@ -281,9 +286,9 @@ Target host_target() {
 
 base::Hash hash(const Target& target) {
   // A binding for each member: one that is added and forgotten here does not compile. Code does not
-  // depend on the last four.
+  // depend on the last five.
   const auto& [name, cpu, triple, vector_bytes, registers, fma, rounding, half, masked_loads,
-               avx512, libmvec, half_wide, l1, l2, cores] = target;
+               avx512, libmvec, half_wide, wide_loads, l1, l2, cores] = target;
   return base::Hasher()
       .add(name)
       .add(cpu)
@@ -303,8 +308,10 @@ std::string to_text(const Target& target) {
   return fmt::format("{}: {}-byte vectors, {} registers{}{}{}{}, L1 {} KiB, L2 {} KiB, {} cores",
                      target.name, target.vector_bytes, target.registers, target.fma ? ", fma" : "",
                      target.half ? ", half" : "", target.avx512 ? ", avx512" : "",
-                     target.half_wide ? " in halves" : "", target.l1 >> 10, target.l2 >> 10,
-                     target.cores);
+                     target.half_wide    ? " in halves"
+                     : target.wide_loads ? " with wide loads"
+                                         : "",
+                     target.l1 >> 10, target.l2 >> 10, target.cores);
 }
 
 }  // namespace treadle::plan

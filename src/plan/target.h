@@ -32,6 +32,8 @@ struct Target {
   // A product of vectors takes two turns of the multipliers, which are half as wide, as on Zen 4.
   // Then loads keep up with products also in tiles of one vector.
   bool half_wide = false;
+  // Loads keep up with products that take one turn, too, as on Zen 5.
+  bool wide_loads = false;
   std::int64_t l1 = 32 << 10, l2 = 512 << 10;  // bytes, of one core
   int cores = 1;
 

@@ -90,6 +90,11 @@ layout::TileWeights tile_weights(const Target& target, DType compute) {
     weights.per_tile = 5;
     weights.per_piece = 0.05;
   }
+  if (target.wide_loads) {
+    weights.weight = {18, 33, 49};
+    weights.per_run = 4;
+    weights.per_piece = 0.1;
+  }
   return weights;
 }
 

@@ -99,9 +99,15 @@ TEST(TilePlans, SparseIsWhatLooksAtFewKeysAtATime) {
 }
 
 TEST(TileWeights, PreferFullerTiles) {
-  for (const char* name : {"x86-64", "haswell", "skylake-avx512"}) {
+  std::vector<Target> targets;
+  for (const char* name : {"x86-64", "haswell", "skylake-avx512"})
+    targets.push_back(find_target(name));
+  targets.push_back(targets.back());
+  targets.back().half_wide = true;
+  targets.push_back(find_target("skylake-avx512"));
+  targets.back().wide_loads = true;
+  for (const Target& target : targets) {
     for (const DType compute : {DType::f32, DType::f64}) {
-      const Target target = find_target(name);
       const layout::TileWeights weights = tile_weights(target, compute);
       EXPECT_EQ(weights.lanes, target.lanes(compute));
       EXPECT_EQ(weights.vectors(), most_vectors);

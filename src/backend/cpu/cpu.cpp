@@ -31,6 +31,7 @@ plan::Target target_named(const std::string& name) {
                fmt::join(runnable, ", "));
   }
   wanted.half_wide = wanted.avx512 && target.half_wide;
+  wanted.wide_loads = wanted.avx512 && target.wide_loads;
   wanted.l1 = target.l1;
   wanted.l2 = target.l2;
   wanted.cores = target.cores;
