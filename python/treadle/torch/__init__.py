@@ -6,6 +6,7 @@
 from typing import Any, TypedDict
 
 from .._sequences import PagedKeys
+from . import _flops  # noqa: F401  what FlopCounterMode counts
 from ._attention import AuxOutput, AuxRequest, flex_attention
 from ._block_mask import BlockMask
 from ._create import create_block_mask, create_mask
