@@ -130,7 +130,7 @@ class Trace:
                 x = float(x)
             if x != x:
                 return self.value(self, "nan", REAL)
-            if math.isinf(x):
+            if x in (math.inf, -math.inf):  # torch.compile may have made it a symbol, of which isinf knows nothing
                 return self.value(self, "inf" if x > 0 else "(-inf)", REAL)
             if structural or x in (0.0, 1.0, -1.0):
                 return self.value(self, f"({x!r})", REAL)

@@ -83,24 +83,18 @@ def test_dropout_is_refused(batch):
 
 def test_arguments_that_choose_keys_are_refused():
     model, x = make("Llama", "treadle"), torch.randn(1, 4, 8, 16)
-    for argument in ("indices", "block_indices", "head_mask", "cache", "something_new"):
+    for argument in ("head_mask", "cache", "top_k", "something_new"):
         with pytest.raises(ValueError, match=f"LlamaForCausalLM passes {argument} to its attention"):
             integration.attention_forward(model, x, x, x, None, **{argument: torch.zeros(1)})
-    harmless = dict(position_ids=torch.arange(8), use_cache=True, sliding_window=4, indices=None, head_mask=False)
+    harmless = dict(position_ids=torch.arange(8), use_cache=True, sliding_window=4, top_k=None, head_mask=False)
     out = integration.attention_forward(model, x, x, x, None, **harmless)[0]
     assert torch.equal(out, integration.attention_forward(model, x, x, x, None)[0])
 
 
 def test_a_model_with_unknown_arguments(batch):
     model = make("Llama", "treadle")
-    with pytest.raises(ValueError, match="passes block_indices"):
-        model(batch[0], block_indices=torch.zeros(2, 37))
-
-
-def test_weights_are_refused():
-    x = torch.randn(1, 4, 8, 16)
-    with pytest.raises(ValueError, match="no attention weights"):
-        integration.attention_forward(make("Llama", "treadle"), x, x, x, None, output_attentions=True)
+    with pytest.raises(ValueError, match="passes chosen_keys"):
+        model(batch[0], chosen_keys=torch.zeros(2, 37))
 
 
 def test_causal_by_argument():

@@ -11,11 +11,15 @@ and all of it trains.
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import Callable, Optional, Union
 
 import torch
 
 from ..torch import BlockMask, and_masks, create_block_mask, flex_attention
+from ..torch._foreign_masks import as_block_mask, is_mask_mod
+from . import _interface
+from ._key_lists import chosen_blocks, chosen_tokens
+from ._model_mask import ModelMask
 
 name = "treadle"
 
@@ -28,33 +32,49 @@ _HARMLESS = frozenset((
 ))  # fmt: skip
 
 
+# Models whose layers compute with the mask before their attention: an indexer of keys, or biases that are added to it.
+_COMPUTE_WITH_MASK = frozenset(("axk2", "deepseek_v32", "doge", "glm_moe_dsa", "hy_v4", "mistral_large4"))
+
+
 def attention_mask(
     batch_size: int,
     q_length: int,
     kv_length: int,
-    q_offset: int = 0,
+    q_offset: Union[int, torch.Tensor] = 0,
     kv_offset: int = 0,
-    mask_function=None,
+    mask_function: Optional[Callable] = None,
     attention_mask: Union[torch.Tensor, BlockMask, None] = None,
     local_size: Optional[int] = None,
     allow_is_causal_skip: bool = False,
+    allow_is_bidirectional_skip: bool = False,
+    config=None,
     **ignored,
-) -> Optional[BlockMask]:
-    """What a model asks for before its layers run: its mask as a BlockMask; None if it hides nothing."""
+) -> Union[BlockMask, torch.Tensor, None]:
+    """What a model asks for before its layers run: its mask as a BlockMask; None if it hides nothing. Models that compute
+    with their mask get a tensor of bool."""
     from transformers import masking_utils
 
     if isinstance(attention_mask, BlockMask):  # generate() has asked before the model does
         return attention_mask
     mask_function = mask_function or masking_utils.causal_mask_function
+    if _computes_with_mask(config):
+        return masking_utils.sdpa_mask(
+            batch_size, q_length, kv_length, q_offset, kv_offset, mask_function, attention_mask,
+            allow_is_causal_skip=False, allow_is_bidirectional_skip=False, **ignored,
+        )  # fmt: skip
+    is_local = local_size is not None and kv_length >= local_size
+    in_graph = masking_utils.is_tracing(attention_mask)  # where nothing may depend on numbers in tensors
     padding = None
-    if attention_mask is not None and not bool(attention_mask.all()):
+    if attention_mask is not None and (in_graph or not bool(attention_mask.all())):
         padding = masking_utils.prepare_padding_mask(attention_mask, kv_length, kv_offset)
-    q_offset, kv_offset = int(q_offset), int(kv_offset)
-    # A causal mask, perhaps with a window or chunks of local_size keys, and one query behind all keys. (Of several queries
-    # a layer may ask for causality itself, where it gets no mask.)
-    is_last = q_length == 1 and q_offset >= kv_offset + kv_length - 1
-    if allow_is_causal_skip and is_last and padding is None and (local_size is None or kv_length < local_size):
-        return None
+    if isinstance(q_offset, torch.Tensor):  # of a static cache, which changes it in place
+        q_offset = q_offset.clone() if in_graph else int(q_offset)
+    if padding is None and not is_local:
+        if allow_is_bidirectional_skip:
+            return None
+        # One query behind all keys. (Of several queries a layer may ask for causality itself, where it gets no mask.)
+        if allow_is_causal_skip and q_length == 1 and _is_last(q_offset, kv_offset + kv_length):
+            return None
 
     def mask_mod(b, h, q, kv):
         shown = mask_function(b, h, q + q_offset, kv + kv_offset)
@@ -62,7 +82,17 @@ def attention_mask(
             shown = shown & (padding[b, kv + kv_offset] != 0)
         return shown
 
-    return create_block_mask(mask_mod, batch_size, None, q_length, kv_length)
+    mask = create_block_mask(mask_mod, batch_size, None, q_length, kv_length)
+    return ModelMask._of_mask(mask.mask_mod, batch_size, 1, q_length, kv_length, mask.BLOCK_SIZE)
+
+
+def _computes_with_mask(config) -> bool:
+    kind = getattr(config, "model_type", None)
+    return kind in _COMPUTE_WITH_MASK or (kind == "falcon" and config.alibi)
+
+
+def _is_last(q_offset: Union[int, torch.Tensor], end: int) -> bool:
+    return not isinstance(q_offset, torch.Tensor) and q_offset >= end - 1
 
 
 def attention_forward(
@@ -81,6 +111,8 @@ def attention_forward(
     cu_seq_lens_k: Optional[torch.Tensor] = None,
     seq_idx: Optional[torch.Tensor] = None,
     output_attentions: Optional[bool] = None,
+    indices: Optional[torch.Tensor] = None,
+    block_indices: Optional[torch.Tensor] = None,
     **others,
 ):
     """A layer's attention: [batch, queries, heads, dim], and no weights."""
@@ -91,15 +123,23 @@ def attention_forward(
                 'ignore: it may choose keys. Use attn_implementation="eager" or "sdpa" for this model'
             )
     if output_attentions:
-        raise ValueError('treadle makes no attention weights; use attn_implementation="eager" for output_attentions')
+        _warn_of_weights()
     if dropout > 0:
         raise ValueError("treadle has no attention dropout; set attention_dropout to 0 in the model's config")
-    block_mask, bias = None, None
+    block_mask, bias, chosen = None, None, []  # `chosen` are mask_mods of keys, beside the mask
     if isinstance(attention_mask, torch.Tensor):
-        bias = attention_mask[:, :, :, : key.shape[-2]]
+        read = _read("attention_mask", attention_mask, query, key)
+        if attention_mask.dtype == torch.bool:
+            chosen.append(read)
+        else:
+            bias = read
     else:
-        block_mask = attention_mask
-    chosen = []  # keys that arguments choose beside the mask
+        block_mask = _fitted(attention_mask, query, key)
+    if indices is not None:
+        chosen.append(chosen_tokens(indices, query, key))
+    if block_indices is not None:
+        chosen.append(chosen_blocks(block_indices, module, query, key))
+    add = None if position_bias is None else _read("position_bias", position_bias, query, key)
     if is_causal and attention_mask is None and query.shape[2] > 1:  # with a mask it says nothing, as in sdpa
         chosen.append(lambda b, h, q, kv: q >= kv)
     if cu_seq_lens_k is not None:
@@ -119,13 +159,12 @@ def attention_forward(
         if softcap is not None:
             score = softcap * torch.tanh(score / softcap)
         if bias is not None:
-            one = bias[b if bias.shape[0] > 1 else 0, h if bias.shape[1] > 1 else 0, q, kv]
-            score = torch.where(one, score, -float("inf")) if bias.dtype == torch.bool else score + one
-        if position_bias is not None:
-            score = score + position_bias[b if position_bias.shape[0] > 1 else 0, h, q, kv]
+            score = score + bias(b, h, q, kv)
+        if add is not None:
+            score = score + add(b, h, q, kv)
         return score
 
-    modifies = softcap is not None or bias is not None or position_bias is not None
+    modifies = softcap is not None or bias is not None or add is not None
     out = flex_attention(
         query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux
     )
@@ -146,18 +185,64 @@ def _same_sequence(of_queries: torch.Tensor, of_keys: torch.Tensor):
     return mask_mod
 
 
-def _also(block_mask: Optional[BlockMask], mask_mods: list, query: torch.Tensor, key: torch.Tensor) -> BlockMask:
+def _read(name: str, x: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> Callable:
+    """x(b, h, q, kv) of a tensor that broadcasts to [batch, heads, queries, keys]; keys behind the last are left out."""
+    if x.dim() > 4 or x.dim() == 0:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; it must broadcast to [batch, heads, queries, keys]")
+    x = x[(None,) * (4 - x.dim())][..., : key.shape[2]]
+    sizes = (*query.shape[:3], key.shape[2])
+    for given, size in zip(x.shape, sizes):
+        if given != 1 and given != size:
+            raise ValueError(
+                f"{name} has shape {tuple(x.shape)}, which does not broadcast to [batch, heads, queries, keys] = {list(sizes)}"
+            )
+    one = [size == 1 for size in x.shape]
+    return lambda *at: x[tuple([0 if is_one else i for is_one, i in zip(one, at)])]
+
+
+def _fitted(mask, query: torch.Tensor, key: torch.Tensor):
+    """The mask; one of a single query or key, which a model has made for more, holds for all of them."""
+    if mask is None or is_mask_mod(mask):
+        return mask
+    mask = as_block_mask(mask)
+    queries, keys = query.shape[2], key.shape[2]
+    one_query, one_key = (mask.seq_lengths[i] == 1 and n != 1 for i, n in ((0, queries), (1, keys)))
+    of_one = mask.compiled_mask_mod() if one_query or one_key else None
+    if of_one is None:
+        return mask
+
+    def mask_mod(b, h, q, kv):
+        return of_one(b, h, q * 0 if one_query else q, kv * 0 if one_key else kv)
+
+    return create_block_mask(mask_mod, *mask.batch_and_heads, queries, keys)
+
+
+def _also(block_mask, mask_mods: list, query: torch.Tensor, key: torch.Tensor) -> BlockMask:
     """What the mask shows, if there is one, and all of these."""
-    of_mask = None if block_mask is None else block_mask.compiled_mask_mod()
+    of_mask = block_mask.compiled_mask_mod() if isinstance(block_mask, BlockMask) else block_mask
     if of_mask is not None:
         mask_mods = [*mask_mods, of_mask]
     return create_block_mask(and_masks(*mask_mods), query.shape[0], None, query.shape[2], key.shape[2])
 
 
+def _warn_of_weights() -> None:
+    from transformers.utils import logging
+
+    logging.get_logger(__name__).warning_once(
+        "treadle makes no attention weights: with output_attentions=True they are None. "
+        'Use attn_implementation="eager" for them'
+    )
+
+
 def register() -> None:
-    """Makes attn_implementation="treadle" known; again does no harm."""
+    """Makes attn_implementation="treadle" known; again does no harm.
+
+    Models are checked from then on: one that would not ask for it, since its attention does not use transformers'
+    interface, is refused. Bloom, MPT and Falcon have none either; theirs is patched.
+    """
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(name, attention_forward)
     AttentionMaskInterface.register(name, attention_mask)
+    _interface.install(name, attention_forward)

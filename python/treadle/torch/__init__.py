@@ -6,6 +6,7 @@
 from typing import Any, TypedDict
 
 from .._sequences import PagedKeys
+from . import _flops  # noqa: F401  what FlopCounterMode counts
 from ._attention import AuxOutput, AuxRequest, flex_attention
 from ._block_mask import BlockMask
 from ._create import create_block_mask, create_mask
@@ -16,6 +17,8 @@ from ._merge import merge_states
 from ._page_table import PagedAttention
 from ._paged import paged_attention
 from ._paged_kv import PagedKV
+from ._routed_sdpa import routed_sdpa
+from ._sdpa import scaled_dot_product_attention
 from ._varlen import varlen_attention
 
 
@@ -45,5 +48,5 @@ class FlexKernelOptions(TypedDict, total=False):
 __all__ = [
     "AuxOutput", "AuxRequest", "BlockMask", "FlexKernelOptions", "PagedAttention", "PagedKV", "PagedKeys", "and_masks",
     "create_block_mask", "create_key_mask", "create_mask", "explain", "flex_attention", "merge_states", "noop_mask",
-    "or_masks", "paged_attention", "varlen_attention",
+    "or_masks", "paged_attention", "routed_sdpa", "scaled_dot_product_attention", "varlen_attention",
 ]  # fmt: skip

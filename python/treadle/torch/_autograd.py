@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Callable
 
 import torch
+from torch.autograd import profiler
 
 from ._arrays import needs_dispatcher
 from ._flat import flattened
@@ -63,7 +64,11 @@ class Attention(torch.autograd.Function):
             if needs_dispatcher(dout) if dlse is None else needs_dispatcher(dout, dlse):
                 program = flattened(ctx.call.program, ctx.call.scale, ctx.call.extras)
                 return torch.ops.treadle.attention_backward(q, k, v, captures, *program, out, lse, dout, dlse, numbers)
-            return _Backward.apply(ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures)
+            inputs = ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures
+            if not profiler._is_profiler_enabled:
+                return _Backward.apply(*inputs)
+            with profiler.record_function("treadle::attention_backward"):
+                return _Backward.apply(*inputs)
 
         return (None, *differentiate(ctx, ctx.needs_input_grad[1:], dout, dlse, run))
 

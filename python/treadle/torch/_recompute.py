@@ -70,6 +70,9 @@ class _Recomputed(torch.autograd.Function):
             program = flattened(ctx.call.program, ctx.call.scale)
             out, lse, _ = torch.ops.treadle.attention(*inputs, [], *program)
             gradients = torch.ops.treadle.attention_backward(*inputs, [], *program, out, lse, dout, None, [])
+        elif profiler._is_profiler_enabled:
+            with profiler.record_function("treadle::attention_backward"):
+                gradients = _Backward.apply(ctx.call, *inputs, dout)
         else:
             gradients = _Backward.apply(ctx.call, *inputs, dout)
         return (None, *[g if needed else None for g, needed in zip(gradients, ctx.needs_input_grad[1:])])
