@@ -17,6 +17,7 @@ from ._arrays import needs_dispatcher
 from ._block_lists import BY_COLUMN, BY_ROW, BlockLists, pair
 from ._block_text import blocks_as_text
 from ._evaluate import block_kinds
+from ._graph_trace import fixed
 from ._masks import mask_of_blocks, noop_mask
 
 DEFAULT_BLOCK = 128
@@ -148,7 +149,8 @@ class BlockMask:
             return self.mask_mod
         if torch.compiler.is_compiling() or needs_dispatcher(*[t for t in self._lists.by_row() if t is not None]):
             # Part of a graph: other lists compile nothing anew, and nothing of it is kept for calls outside.
-            return mask_of_blocks(self._lists.kinds(), self.BLOCK_SIZE, self.mask_mod)
+            block_size = fixed(self.BLOCK_SIZE[0]), fixed(self.BLOCK_SIZE[1])
+            return mask_of_blocks(self._lists.kinds(), block_size, self.mask_mod)
         state = self._lists.state()
         if self._listed is not None and self._listed[0] is self.mask_mod and self._listed[1] == state:
             return self._listed[2]
