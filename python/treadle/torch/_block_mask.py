@@ -11,6 +11,7 @@ from typing import Callable, Optional
 
 import torch
 from torch import Tensor
+from torch.nn.attention import flex_attention
 
 from .._layouts import Layouts
 from ._arrays import needs_dispatcher
@@ -32,8 +33,11 @@ def _sliced(*ignored):
     raise RuntimeError("Cannot use mask_mod from a sliced BlockMask; give it one of its own: mask.mask_mod = ...")
 
 
-class BlockMask:
+class BlockMask(flex_attention.BlockMask):
     """Which pairs see each other, as create_block_mask makes it.
+
+    It is one of torch's, too, for those who ask with isinstance, and is flattened by the same methods. What is made of its
+    leaves has the lists as they are then.
 
     dq_write_order and its like say in which order a GPU kernel adds up gradients. Treadle's order is always the same.
 
@@ -44,6 +48,8 @@ class BlockMask:
     >>> mask.kv_num_blocks
     tensor([[[1, 1, 1, 1, 1, 1, 1, 1]]], dtype=torch.int32)
     """
+
+    dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
 
     def __init__(
         self,
