@@ -142,8 +142,8 @@ class Partial:
             return self.complete()
         if shape[0] > MOST_VALUES:
             raise TraceError(
-                f"a mod computes with a row of {shape[0]} elements of a captured tensor; a row has {MOST_VALUES} at most"
-                f"{where_in_user_code()}"
+                f"a mod computes with a row of {shape[0]} elements of a captured tensor; a row has {MOST_VALUES} at most: "
+                f"Buffers cannot be created in mods{where_in_user_code()}"
             )
         trace = self.trace
         return trace.row(trace, [self[trace.value(trace, f"({i})", INTEGER, i, i)] for i in range(shape[0])])
@@ -152,7 +152,7 @@ class Partial:
         if any(i is None for i in self.indices):
             raise TraceError(
                 f"a captured tensor of {len(self.indices)} dimensions is used with "
-                f"{sum(i is not None for i in self.indices)} indices{where_in_user_code()}"
+                f"{sum(i is not None for i in self.indices)} indices; Buffers cannot be created in mods{where_in_user_code()}"
             )
         return self._element()
 

@@ -157,7 +157,7 @@ class Trace:
             return self.partial(self, buffer, [zero] * len(buffer.shape)).complete()
         raise TraceError(
             f"a captured tensor of shape {tuple(buffer.shape)} is used whole; mods read single elements, "
-            f"tensor[index, ...]{where_in_user_code()}"
+            f"tensor[index, ...]; Buffers cannot be created in mods{where_in_user_code()}"
         )
 
     def length(self, x: int) -> Value:

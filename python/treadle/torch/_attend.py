@@ -10,6 +10,7 @@ from .._offsets import reach
 from .._program import Program, with_indices
 from ._arrays import are_plain, needs_dispatcher, tensors_of
 from ._autograd import Attention
+from ._graph_trace import trace_in_graph
 from ._ops import operation
 from ._run import Call, Extras, run_forward
 from ._tracing import trace
@@ -18,8 +19,7 @@ from ._tracing import trace
 def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras: Extras, want_lse: bool, want_max: bool):
     """out, lse, max of tensors that are checked. `last` are sinks and starts, as `extras` says."""
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
-        # Sizes may be symbols: nothing depends on them.
-        program = trace(score_mod, mask_mod, (None, None, None, None))
+        program = trace_in_graph(score_mod, mask_mod)
         return operation(query, key, value, program, scale, last, extras)
     program = trace(score_mod, mask_mod, _sizes(query, key, last, extras))
     captured = [*tensors_of(program.captures), *last]

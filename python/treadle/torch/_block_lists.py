@@ -30,10 +30,18 @@ def ordered(dense: Tensor) -> tuple:
 def dense_of(num: Tensor, indices: Tensor, columns: int) -> Tensor:
     """0 and 1 by block, from a list. It may have fewer entries than there are columns: as many as are used."""
     listed = torch.arange(indices.shape[-1], device="cpu") < num.unsqueeze(-1)
-    result = torch.zeros(*indices.shape[:-1], columns + 1, dtype=torch.int32, device="cpu")
-    places = torch.where(listed, indices.to(torch.int64), columns)
-    result.scatter_(-1, places, 1)
-    return result[..., :columns]
+    result = torch.zeros(*indices.shape[:-1], columns, dtype=torch.int32, device="cpu")
+    if columns == 0:
+        return result
+    try:
+        return result.scatter_reduce(-1, torch.where(listed, indices.to(torch.int64), 0), listed.to(torch.int32), "amax")
+    except RuntimeError:
+        wrong = indices[listed & ((indices < 0) | (indices >= columns))]
+        if not wrong.numel():
+            raise
+        raise RuntimeError(
+            f"BlockMask: the lists name block {wrong[0].item()} of a row; there are {columns} blocks, 0 to {columns - 1}"
+        ) from None
 
 
 class BlockLists:

@@ -11,12 +11,14 @@ from typing import Callable, Optional
 
 import torch
 from torch import Tensor
+from torch.nn.attention import flex_attention
 
 from .._layouts import Layouts
 from ._arrays import needs_dispatcher
 from ._block_lists import BY_COLUMN, BY_ROW, BlockLists, pair
 from ._block_text import blocks_as_text
 from ._evaluate import block_kinds
+from ._graph_trace import fixed
 from ._masks import mask_of_blocks, noop_mask
 
 DEFAULT_BLOCK = 128
@@ -31,8 +33,11 @@ def _sliced(*ignored):
     raise RuntimeError("Cannot use mask_mod from a sliced BlockMask; give it one of its own: mask.mask_mod = ...")
 
 
-class BlockMask:
+class BlockMask(flex_attention.BlockMask):
     """Which pairs see each other, as create_block_mask makes it.
+
+    It is one of torch's, too, for those who ask with isinstance, and is flattened by the same methods. What is made of its
+    leaves has the lists as they are then.
 
     dq_write_order and its like say in which order a GPU kernel adds up gradients. Treadle's order is always the same.
 
@@ -43,6 +48,8 @@ class BlockMask:
     >>> mask.kv_num_blocks
     tensor([[[1, 1, 1, 1, 1, 1, 1, 1]]], dtype=torch.int32)
     """
+
+    dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
 
     def __init__(
         self,
@@ -148,7 +155,8 @@ class BlockMask:
             return self.mask_mod
         if torch.compiler.is_compiling() or needs_dispatcher(*[t for t in self._lists.by_row() if t is not None]):
             # Part of a graph: other lists compile nothing anew, and nothing of it is kept for calls outside.
-            return mask_of_blocks(self._lists.kinds(), self.BLOCK_SIZE, self.mask_mod)
+            block_size = fixed(self.BLOCK_SIZE[0]), fixed(self.BLOCK_SIZE[1])
+            return mask_of_blocks(self._lists.kinds(), block_size, self.mask_mod)
         state = self._lists.state()
         if self._listed is not None and self._listed[0] is self.mask_mod and self._listed[1] == state:
             return self._listed[2]

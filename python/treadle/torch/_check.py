@@ -142,5 +142,5 @@ def check_lengths(query: Tensor, key: Tensor, mask: BlockMask):
             f"{queries} and {keys}; use block_mask._adjust(q_len, kv_len) or make a new one"
         )
     for name, size, of_mask in zip(("batch", "heads"), (batch, heads), mask.batch_and_heads):
-        if of_mask != 1 and of_mask != size:
+        if of_mask != 1 and of_mask != size and not (name == "batch" and size == 1):  # torch reads the first of the mask's
             raise ValueError(f"block_mask has {name} {of_mask}, query has {size}; the mask's must be 1 or the same")

@@ -9,8 +9,9 @@ from .._program import Program
 from ._arrays import NAMES
 from ._run import Extras
 
-# The fields of a Program, with both spellings of its mods, and Extras. `kinds` has an i or an f for every scalar; with
-# `sinks` and `packed` the last captures are these and the starts of queries and keys.
+# The fields of a Program, with both spellings of its mods, and Extras. `kinds` has an i, an f or a t for every scalar:
+# one of `integers`, one of `reals`, or a tensor, and an x behind them if the scale is one; such tensors are the last
+# captures. Before them, with `sinks` and `packed`, are these and the starts of queries and keys.
 SCHEMA = (
     "Tensor[] captures, str score_mod, str mask, str score_mod_from_end, str mask_from_end, str kinds, "
     "SymInt[] integers, float[] reals, float? scale, bool sinks, SymInt[] q_offsets, SymInt[] kv_offsets, bool packed, "
@@ -19,31 +20,51 @@ SCHEMA = (
 _INTEGERS = (int, torch.SymInt)
 
 
+def _kind(scalar) -> str:
+    return "t" if isinstance(scalar, torch.Tensor) else "i" if isinstance(scalar, _INTEGERS) else "f"
+
+
+def _of_kind(kind: str, program: Program) -> list:
+    return [x for x in program.scalars if _kind(x) == kind]
+
+
+def last_captures(program: Program, scale) -> list:
+    """Tensors that stand for numbers."""
+    return _of_kind("t", program) + ([scale] if isinstance(scale, torch.Tensor) else [])
+
+
 def flattened(program: Program, scale, extras: Extras = Extras()) -> tuple:
     """All arguments but the captures."""
-    scalars = program.scalars
-    kinds = "".join(["i" if isinstance(x, _INTEGERS) else "f" for x in scalars])
-    integers = [x for x in scalars if isinstance(x, _INTEGERS)]
-    reals = [x for x in scalars if not isinstance(x, _INTEGERS)]
+    kinds = "".join([_kind(x) for x in program.scalars])
+    integers, reals = _of_kind("i", program), _of_kind("f", program)
+    if isinstance(scale, torch.Tensor):
+        kinds, scale = kinds + "x", None
     texts = program.score_mod, program.mask, *program.from_end
     sinks, q_offsets, kv_offsets, packed, relative = extras
     return *texts, kinds, integers, reals, scale, sinks, list(q_offsets), list(kv_offsets), packed, relative
 
 
 def unflattened(captures, arguments) -> tuple:
-    """The program, the scale and the extras of what an operation was given."""
+    """The program, the scale, the extras and the captures but for the tensors of scalars, of what an operation was given."""
     score_mod, mask, score_mod_from_end, mask_from_end, kinds, integers, reals, scale, *given = arguments
     sinks, q_offsets, kv_offsets, packed, relative = given
     extras = Extras(sinks, tuple(q_offsets), tuple(kv_offsets), packed, relative)
-    if kinds.count("i") != len(integers) or kinds.count("f") != len(reals) or len(kinds) != len(integers) + len(reals):
-        raise ValueError(f"treadle::attention: kinds {kinds!r} are not {len(integers)} i and {len(reals)} f")
+    tensors = kinds.count("t") + kinds.endswith("x")
+    if kinds.count("i") != len(integers) or kinds.count("f") != len(reals) or len(kinds) != len(integers) + len(reals) + tensors:
+        raise ValueError(f"treadle::attention: kinds {kinds!r} are not {len(integers)} i, {len(reals)} f, t and a last x")
+    if len(captures) < tensors:
+        raise ValueError(f"treadle::attention: {len(captures)} captures are too few for kinds {kinds!r}")
+    numbers = [float(t) for t in captures[len(captures) - tensors :]]
+    captures = captures[: len(captures) - tensors]
+    if kinds.endswith("x"):
+        kinds, scale = kinds[:-1], numbers.pop()
     if len(captures) < sinks + 2 * packed:
         raise ValueError(f"treadle::attention: {len(captures)} captures are too few for sinks={sinks} and packed={packed}")
     for t in captures:
         if t.dtype not in NAMES:
             raise TypeError(f"treadle::attention: a capture of {t.dtype} is not supported")
-    whole, real = iter(integers), iter(reals)
-    scalars = tuple([next(whole) if kind == "i" else next(real) for kind in kinds])
+    given = {"i": iter(integers), "f": iter(reals), "t": iter(numbers)}
+    scalars = tuple([next(given[kind]) for kind in kinds])
     buffers = tuple([Buffer(t, NAMES[t.dtype], tuple(t.shape)) for t in extras.split(captures)[0]])
     program = Program(score_mod, mask, buffers, scalars, (score_mod_from_end, mask_from_end))
-    return program, scale, extras
+    return program, scale, extras, captures

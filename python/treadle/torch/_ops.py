@@ -13,7 +13,8 @@ from .._layouts import Layouts
 from .._program import Program, with_indices
 from ._arrays import tensors_of
 from ._autograd import NO_SECOND_DERIVATIVE, differentiate, save
-from ._flat import SCHEMA, flattened, unflattened
+from ._flat import SCHEMA, flattened, last_captures, unflattened
+from ._graph_trace import without_symbol
 from ._run import Call, Extras, empty_gradients, empty_results, run_backward, run_forward
 
 torch.library.define(
@@ -30,15 +31,15 @@ _layouts = Layouts(64)  # of all compiled and exported models
 
 
 def _run(captures, arguments, run):
-    """run(call) of what an operation was given."""
-    program, scale, extras = unflattened(captures, arguments)
+    """run(call, captures) of what an operation was given."""
+    program, scale, extras, captures = unflattened(captures, arguments)
     threads = torch.get_num_threads()
-    return with_indices(program, lambda program: run(Call(program, scale, _layouts, True, threads, extras)))
+    return with_indices(program, lambda program: run(Call(program, scale, _layouts, True, threads, extras), captures))
 
 
 @torch.library.impl("treadle::attention", "cpu")
 def _forward(q, k, v, captures, *arguments):
-    return _run(captures, arguments, lambda call: run_forward(call, q, k, v, captures, lse=True))
+    return _run(captures, arguments, lambda call, captures: run_forward(call, q, k, v, captures, lse=True))
 
 
 def check_devices(q, *others):
@@ -61,7 +62,7 @@ def _forward_shapes(q, k, v, captures, *ignored):
 def _backward(q, k, v, captures, *rest):
     *arguments, out, lse, dout, dlse, gradients = rest
 
-    def run(call):
+    def run(call, captures):
         return run_backward(call, q, k, v, captures, out, lse, dout, dlse, tuple(gradients))
 
     return _run(captures, arguments, run)
@@ -103,5 +104,6 @@ torch.library.register_autograd("treadle::attention_backward", _differentiate_ag
 
 def operation(q, k, v, program: Program, scale, last=(), extras: Extras = Extras()):
     """out, lse, max, as one operation of torch's. `last` are the tensors that follow the captures."""
-    captures = [*tensors_of(program.captures), *last]
+    scale = without_symbol(scale)
+    captures = [*tensors_of(program.captures), *last, *last_captures(program, scale)]
     return torch.ops.treadle.attention(q, k, v, captures, *flattened(program, scale, extras))

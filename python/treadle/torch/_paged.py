@@ -15,7 +15,8 @@ from ._arrays import are_plain, as_array, needs_dispatcher, tensors_of
 from ._attend import autocast, recorded, sizes_of_sequences
 from ._attention import AuxRequest
 from ._check import check_sequence_heads, check_sinks, check_index, check_tensors, check_types
-from ._flat import SCHEMA, flattened, unflattened
+from ._flat import SCHEMA, flattened, last_captures, unflattened
+from ._graph_trace import trace_in_graph, without_symbol
 from ._ops import check_devices
 from ._run import Call, Extras, aligned, arrays_of_extras, empty_results
 from ._tracing import trace
@@ -108,11 +109,15 @@ def paged_attention(
     offsets = offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset)
     extras = Extras(sinks is not None, *offsets, relative=relative)
     in_graph = torch.compiler.is_compiling() or needs_dispatcher(query, cu_seqlens_q, *pages.tensors())
-    sizes = (None, None, None, None) if in_graph else sizes_of_sequences(query, lengths.numel())
-    program = trace(score_mod, mask, sizes)
+    if in_graph:
+        program = trace_in_graph(score_mod, mask)
+    else:
+        program = trace(score_mod, mask, sizes_of_sequences(query, lengths.numel()))
     captured = tensors_of(program.captures) if sinks is None else [*tensors_of(program.captures), sinks]
     _refuse_gradients((query, k_pool, v_pool, *pages.tensors()[4:], *captured))
     if in_graph or not are_plain(captured):
+        scale = without_symbol(scale)
+        captured = [*captured, *last_captures(program, scale)]
         results = torch.ops.treadle.paged_attention(
             query, *pages[:2], captured, *flattened(program, scale, extras), cu_seqlens_q, *pages[2:]
         )
@@ -161,7 +166,7 @@ torch.library.define(
 @torch.library.impl("treadle::paged_attention", "cpu")
 def _forward(q, k, v, captures, *rest):
     *arguments, q_starts, table, lengths, k_scales, v_scales, order = rest
-    program, scale, extras = unflattened(captures, arguments)
+    program, scale, extras, captures = unflattened(captures, arguments)
     pages = Pages(k, v, table, lengths, k_scales, v_scales, order)
 
     def run(program: Program):

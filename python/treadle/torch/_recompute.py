@@ -16,6 +16,7 @@ from ._autograd import NO_SECOND_DERIVATIVE
 from ._block_mask import BlockMask
 from ._check import check_lengths, check_shapes, check_tensors
 from ._flat import flattened
+from ._graph_trace import trace_in_graph
 from ._ops import operation
 from ._run import Call, run_backward, run_forward
 from ._tracing import trace
@@ -28,7 +29,7 @@ def recomputed_attention(query: Tensor, key: Tensor, value: Tensor, mask: BlockM
     check_lengths(query, key, mask)
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         # A graph's compiler may take the second forward for the first and keep its results, unless torch has marked it.
-        program = trace(None, mask.compiled_mask_mod(), (None, None, None, None))
+        program = trace_in_graph(None, mask.compiled_mask_mod())
         return _checkpoint(lambda q, k, v: operation(*autocast(q, k, v), program, None)[0], query, key, value)
     if torch.is_autocast_enabled("cpu"):  # which makes copies, and they are no inputs
         return _checkpoint(lambda q, k, v: _attend(q, k, v, mask), query, key, value)

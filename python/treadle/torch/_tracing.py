@@ -15,9 +15,19 @@ from ._values import TorchTrace
 _read_element = torch.Tensor.__getitem__
 _in_place = {f"__i{name}__" for name in "add sub mul truediv floordiv mod pow and or xor lshift rshift matmul".split()}
 
-_random = frozenset((
+
+def _writes(name: str) -> bool:
+    return name in _in_place or (name.endswith("_") and not name.startswith("_"))
+
+
+# By name, since dynamo can look a function's name up, and do little else with it.
+_writing = frozenset((
+    "__setitem__", *[n for x in (torch.Tensor, torch, torch.nn.functional) for n in dir(x) if _writes(n)]
+))  # fmt: skip
+
+RANDOM = frozenset((
     "rand", "rand_like", "randn", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "multinomial", "normal",
-    "poisson", "dropout",
+    "poisson", "rrelu", "dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout",
 ))  # fmt: skip
 
 
@@ -32,22 +42,16 @@ class Tracing(TorchFunctionMode):
         if trace_of(*args) is not None or (kwargs and trace_of(*kwargs.values()) is not None):
             return call(func, args, kwargs)
         name = getattr(func, "__name__", "")
-        if name.endswith("_"):
-            if name == "__setitem__":
-                refuse_write("[...] = ")
-            if name in _in_place or not (name.endswith("__") or name.startswith("_")):
-                refuse_write(name)
-        elif name in _random:
+        if name in _writing:
+            refuse_write("[...] = " if name == "__setitem__" else name)
+        if name in RANDOM:
             refuse_random(name)
         return func(*args, **(kwargs or {}))
-
-
-_nothing = _program.Program("", "", (), (), ("", ""))
 
 
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> _program.Program:
     """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
     if score_mod is None and mask_mod is None:
-        return _nothing
+        return _program.nothing
     with Tracing():
         return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
