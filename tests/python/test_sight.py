@@ -482,3 +482,23 @@ def test_captured_tensors_are_not_kept():
     del table
     gc.collect()
     assert gone() is None
+
+
+def test_graphs_have_what_a_mod_reads():
+    model = Model()
+    mod = model.mod
+    attend(mod)
+    attend(mod)
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return flex_attention(x, x, x, self.model.mod)
+
+    traced, x = torch.jit.trace(Layer(), Q), torch.randn_like(Q)
+    with torch.no_grad():
+        model.bias.mul_(3.0)
+    torch.testing.assert_close(traced(x), reference(x, x, x, mod), rtol=1e-5, atol=1e-5)

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 from .. import _program
 from .._captures import read, trace_of
 from .._known import KnownPrograms
+from ._arrays import is_watched
 from ._functions import buffer_of_tensor, call, refuse_random, refuse_write
 from ._sight import COMPARED, TorchSight
 from ._values import TorchTrace
@@ -65,7 +66,7 @@ def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tu
     """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
     if score_mod is None and mask_mod is None:
         return _nothing
-    if torch.compiler.is_compiling():  # whose own guards see what changes
+    if torch.compiler.is_compiling() or is_watched():  # by somebody who wants to see the mod run
         with Tracing():
             return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
 
