@@ -1,4 +1,5 @@
-// Arrays as Python hands them over: (address, element type, shape, strides in elements).
+// Arrays as Python hands them over: (address, element type, shape, strides in elements), or a tensor
+// of torch.
 //
 // A plain tuple costs a tenth of what an array object of any library's protocol does, and torch's
 // bfloat16 has no protocol that NumPy knows.
@@ -6,6 +7,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "tensors.h"
 #include "treadle/view.h"
 
 namespace treadle::python {
@@ -18,11 +20,15 @@ inline Dims dims_of(nb::handle numbers) {
   return dims;
 }
 
-inline View view_of(nb::handle array) {
+inline View view_of_array(nb::handle array) {
   const auto parts = nb::cast<nb::tuple>(array);
   auto* data = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(parts[0]));
   return View(data, static_cast<DType>(nb::cast<int>(parts[1])), dims_of(parts[2]),
               dims_of(parts[3]));
+}
+
+inline View view_of(nb::handle array) {
+  return nb::isinstance<nb::tuple>(array) ? view_of_array(array) : view_of_tensor(array);
 }
 
 }  // namespace treadle::python

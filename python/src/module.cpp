@@ -9,6 +9,7 @@
 #include "array.h"
 #include "function.h"
 #include "paged_kv.h"
+#include "tensors.h"
 #include "threads.h"
 #include "treadle/memory.h"
 #include "treadle/merge_states.h"
@@ -34,14 +35,14 @@ std::vector<Declared> declared_from(const nb::list& list) {
 BoundCaptures captures_from(const nb::list& list) {
   BoundCaptures captures;
   for (const nb::handle item : list) {
-    if (nb::isinstance<nb::tuple>(item)) {
-      captures.views.push_back(view_of(item));
-    } else if (nb::isinstance<nb::int_>(item)) {
+    if (nb::isinstance<nb::int_>(item)) {
       captures.integers.push_back(nb::cast<std::int64_t>(item));
       captures.views.emplace_back(&captures.integers.back(), DType::i64, Dims{});
-    } else {
+    } else if (nb::isinstance<nb::float_>(item)) {
       captures.reals.push_back(nb::cast<double>(item));
       captures.views.emplace_back(&captures.reals.back(), DType::f64, Dims{});
+    } else {
+      captures.views.push_back(view_of(item));
     }
   }
   return captures;
@@ -299,5 +300,6 @@ NB_MODULE(_core, m) {
     begin_calls(PyThread_get_thread_ident());
   });
   m.def("end_calls", &end_calls);
+  m.def("read_tensors", &read_tensors, nb::arg("exchange").none(), nb::arg("slowly"));
   m.def("release_memory", &release_memory);
 }

@@ -21,28 +21,29 @@ class Layouts:
         return Layouts, (self._most,)
 
     def get(
-        self, program: Program, function: _core.Function, inputs, arrays, threads: int, extras: Optional[tuple] = None
-    ) -> Optional[_core.Layout]:
+        self, program: Program, function: _core.Function, kind: tuple, inputs, arrays, threads: int,
+        extras: Optional[tuple] = None,
+    ) -> Optional[_core.Layout]:  # fmt: skip
         """None if there is no mask, if batch entries stand at different positions, or if changes of what the mask reads
-        go unnoticed: then each call computes its own. `extras` are those of the call."""
+        go unnoticed: then each call computes its own. `kind` is (batch, heads, queries), keys and the types of `inputs`;
+        `extras` are those of the call."""
         if not program.mask:
             return None
         offsets = None if extras is None else extras[1:]
         if offsets is not None and (len(set(offsets[0])) > 1 or len(set(offsets[1])) > 1):
             return None
-        read = [program.captures[i].object for i in program.mask_captures()]
+        read = [program.captures[i].object for i in program.mask_captures()] if program.captures else ()
         try:
             state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
         except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
             return None
-        scalars = program.mask_scalars()
-        q, k, v = inputs
-        key = (program.mask, q[2][:3], k[2][2], q[1], k[1], v[1], offsets)
+        scalars = program.mask_scalars() if program.scalars else ()
+        key = (program.mask, kind, offsets)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state and kept[1] == scalars:
             if all([a() is b for a, b in zip(kept[2], read)]):
                 return kept[3]
-        layout = function.layout(q, k, v, arrays, threads, extras)
+        layout = function.layout(*inputs, arrays, threads, extras)
         if len(self._kept) >= self._most:
             self._kept.clear()
         self._kept[key] = (state, scalars, [weakref.ref(t) for t in read], layout)

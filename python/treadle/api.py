@@ -56,7 +56,8 @@ class Attention:
 
         def with_layout(program: Program, function: _core.Function, arrays: list):
             if keys is None:
-                layout = self._layouts.get(program, function, inputs, arrays, self.threads, extras)
+                kind = q.shape[:3], k.shape[2], *[array[1] for array in inputs]
+                layout = self._layouts.get(program, function, kind, inputs, arrays, self.threads, extras)
             else:
                 layout = keys._layout(function, inputs, arrays, self.threads, extras)
             return run(function, (*inputs, arrays, layout))

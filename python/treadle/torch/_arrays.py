@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from .. import _core
 from .._program import Array, Program, types
 
 NAMES = {
@@ -34,9 +35,12 @@ def needs_dispatcher(*tensors: Tensor) -> bool:
     """Whether a call has to be an operation of torch's: make_fx, torch.jit.trace, fake tensors and counters look at
     operations only, a subclass says itself what they mean for it, and before an operation torch negates what it has put
     off negating (z.conj().imag)."""
-    if _modes() or _is_tracing() or _is_included(_BEFORE_DISPATCH):
-        return True
-    return not are_plain(tensors)
+    return is_watched() or not are_plain(tensors)
+
+
+def is_watched() -> bool:
+    """Whether somebody looks at the operations of this thread."""
+    return bool(_modes()) or _is_tracing() or _is_included(_BEFORE_DISPATCH)
 
 
 def are_plain(tensors) -> bool:
@@ -63,6 +67,10 @@ def as_array(x: Tensor) -> Array:
     if (address & low_bits or not address) and x.numel():
         raise _refusal(x) if not address else _not_aligned(x, address)
     return (address, code, tuple(x.shape), x.stride())
+
+
+# The module reads tensors itself, and asks as_array for what it does not know or has to refuse.
+_core.read_tensors(getattr(Tensor, "__dlpack_c_exchange_api__", None), as_array)
 
 
 def _not_aligned(x: Tensor, address: int) -> ValueError:

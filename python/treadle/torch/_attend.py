@@ -21,12 +21,13 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         program = trace_in_graph(score_mod, mask_mod)
         return operation(query, key, value, program, scale, last, extras)
-    program = trace(score_mod, mask_mod, _sizes(query, key, last, extras))
-    captured = [*tensors_of(program.captures), *last]
-    if not are_plain(captured):
+    has_mods = score_mod is not None or mask_mod is not None
+    program = trace(score_mod, mask_mod, _sizes(query, key, last, extras) if has_mods else ())
+    captured = [*tensors_of(program.captures), *last] if program.captures else last
+    if captured and not are_plain(captured):
         return operation(query, key, value, program, scale, last, extras)
     needs_grad = torch.is_grad_enabled() and (
-        query.requires_grad or key.requires_grad or value.requires_grad or any(t.requires_grad for t in captured)
+        query.requires_grad or key.requires_grad or value.requires_grad or any([t.requires_grad for t in captured])
     )
     if needs_grad:
         for i in program.mask_captures():
@@ -47,7 +48,8 @@ def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:
     """Batch, heads, queries and keys that mods see."""
     if extras.packed:
         return sizes_of_sequences(query, last[-2].numel() - 1)
-    return (*query.shape[:2], reach(query.shape[2], extras.q_offsets), reach(key.shape[2], extras.kv_offsets))
+    batch, heads, queries, _ = query.shape
+    return batch, heads, reach(queries, extras.q_offsets), reach(key.shape[2], extras.kv_offsets)
 
 
 def sizes_of_sequences(query: Tensor, sequences: int) -> tuple:

@@ -12,7 +12,7 @@ from .._offsets import offsets_of
 from ._attend import attend, autocast
 from ._check import check_lengths, check_options, check_shapes, check_sinks, check_tensors
 from ._foreign_masks import as_block_mask, is_mask_mod
-from ._run import Extras
+from ._run import NO_EXTRAS, Extras
 
 _warned: list = []  # of return_lse, which is enough once
 
@@ -91,9 +91,11 @@ def flex_attention(
     query, key, value = autocast(query, key, value)
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
-    extras = Extras(sinks is not None, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset))
-    if sinks is not None:
-        check_sinks(sinks)
+    extras = NO_EXTRAS
+    if sinks is not None or q_offset is not None or kv_offset is not None:
+        extras = Extras(sinks is not None, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset))
+        if sinks is not None:
+            check_sinks(sinks)
     if mask is not None:
         if mask.is_listed and (extras.q_offsets or extras.kv_offsets):
             raise ValueError("block_mask lists blocks of rows, which have no positions; use create_block_mask or a mask_mod")

@@ -38,12 +38,20 @@ def check_tensors(query, key, value):
         raise ValueError(f"Treadle runs on the CPU; query, key and value are on {query.device}")
 
 
+def _are_alike(query: Tensor, key: Tensor, value: Tensor, q, k, v) -> bool:
+    """The usual case. Sizes that are symbols are not compared, which would make them equal for ever."""
+    is_plain = type(query) is Tensor and type(key) is Tensor and type(value) is Tensor
+    return is_plain and len(q) == 4 and q == k == v and query.dtype is key.dtype is value.dtype and query.dtype in _FLOATS
+
+
 def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, block_mask: Optional[BlockMask]):
     """Dims, heads, batches, lengths and types."""
     try:
         q, k, v = query.shape, key.shape, value.shape
     except RuntimeError:
         raise NotImplementedError(_NESTED) from None
+    if not torch.compiler.is_compiling() and _are_alike(query, key, value, q, k, v) and not enable_gqa:
+        return
     if len(q) < 2 or len(k) < 2 or len(v) < 2:
         raise ValueError("query, key and value must have at least 2 dimensions")
     if q[-1] != k[-1]:

@@ -46,10 +46,11 @@ def mask_of_blocks(kinds, block_size: tuple, mask_mod: Callable) -> Callable:
     mask_mod shows in those of kind 1, everything in those of kind 2."""
     q_block, kv_block = block_size
     one_batch, one_head = kinds.shape[0] == 1, kinds.shape[1] == 1
+    shows_all = mask_mod is noop_mask
 
     def blocks(b, h, q, kv):
         kind = kinds[0 if one_batch else b, 0 if one_head else h, q // q_block, kv // kv_block]
-        if mask_mod is noop_mask:
+        if shows_all:
             return kind != 0
         return (kind == 2) | ((kind == 1) & mask_mod(b, h, q, kv))
 

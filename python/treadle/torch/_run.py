@@ -9,7 +9,6 @@ from torch import Tensor
 
 from .._layouts import Layouts
 from .._program import Program, function_for
-from ._arrays import as_array
 
 
 class Extras(NamedTuple):
@@ -29,6 +28,9 @@ class Extras(NamedTuple):
         return captured[:mods_read], captured[mods_read] if self.sinks else None, captured[starts:]
 
 
+NO_EXTRAS = Extras()
+
+
 class Call(NamedTuple):
     """All of a call that is not a tensor of the user's."""
 
@@ -37,7 +39,7 @@ class Call(NamedTuple):
     layouts: Optional[Layouts]  # packed sequences have none
     max: bool  # wanted
     threads: int
-    extras: Extras = Extras()
+    extras: Extras = NO_EXTRAS
 
 
 def empty_in_order_of(like: Tensor, shape, dtype=None) -> Tensor:
@@ -78,24 +80,30 @@ def arrays_of_extras(sinks: Optional[Tensor], q_offsets: tuple, kv_offsets: tupl
     """What a compiled function takes last."""
     if sinks is None and not q_offsets and not kv_offsets:
         return None
-    return (None if sinks is None else as_array(sinks)), q_offsets, kv_offsets
+    return sinks, q_offsets, kv_offsets
 
 
 def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: tuple):
     """Forward and backward of the compiled function, what both take first, and what they take last."""
-    extras = call.extras
-    mods_read, sinks, starts = extras.split(captured)
-    function = function_for(call.program, tuple([i for i in gradients if i < len(mods_read)]), call.scale)
-    arrays = [*map(as_array, mods_read), *call.program.scalars]
-    inputs = as_array(q), as_array(k), as_array(v)
+    extras, program = call.extras, call.program
+    if extras is NO_EXTRAS:
+        mods_read, last = captured, None
+    else:
+        mods_read, sinks, starts = extras.split(captured)
+    function = function_for(program, tuple([i for i in gradients if i < len(mods_read)]), call.scale)
+    arrays = [*mods_read, *program.scalars]
     if extras.packed:
         q_starts, k_starts = starts
-        sequences = inputs[0], as_array(q_starts), inputs[1], inputs[2], as_array(k_starts)
+        sequences = q, q_starts, k, v, k_starts
         last = arrays_of_extras(sinks, *aligned(extras, q_starts, lambda: lengths_of(k_starts.flatten())))
         return function.forward_sequences, function.backward_sequences, (sequences, arrays), last
-    last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets)
-    layout = call.layouts.get(call.program, function, inputs, arrays, call.threads, last)
-    return function.forward, function.backward, (*inputs, arrays, layout), last
+    if extras is not NO_EXTRAS:
+        last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets)
+    layout = None
+    if program.mask:
+        kind = q.shape[:3], k.shape[2], q.dtype, k.dtype, v.dtype
+        layout = call.layouts.get(program, function, kind, (q, k, v), arrays, call.threads, last)
+    return function.forward, function.backward, (q, k, v, arrays, layout), last
 
 
 def empty_results(q: Tensor, k: Tensor, v: Tensor, lse: bool, most: bool) -> tuple:
@@ -108,11 +116,23 @@ def empty_results(q: Tensor, k: Tensor, v: Tensor, lse: bool, most: bool) -> tup
     )
 
 
+def _empty_out(q: Tensor, v: Tensor) -> Tensor:
+    """As empty_in_order_of makes it, but faster where it is like q."""
+    if q.shape[-1:] == v.shape[-1:]:
+        out, strides = torch.empty_like(q), q.stride()
+        if strides[-1:] == (1,) and out.stride() == strides:
+            return out
+    return empty_in_order_of(q, (*q.shape[:-1], *v.shape[-1:]))
+
+
 def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool):
     """out, lse, max; the last two None unless wanted."""
     forward, _, first, last = _prepare(call, q, k, v, captured, ())
-    results = empty_results(q, k, v, lse, call.max)
-    forward(*first, *[None if t is None else as_array(t) for t in results], call.threads, last)
+    if lse or call.max:
+        results = empty_results(q, k, v, lse, call.max)
+    else:
+        results = _empty_out(q, v), None, None
+    forward(*first, *results, call.threads, last)
     return results
 
 
@@ -130,8 +150,5 @@ def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients:
     mods_read, sinks, _ = call.extras.split(captured)
     if sinks is not None and len(mods_read) not in gradients:  # the kernels give it in any case
         results.append(torch.empty_like(sinks))
-    backward(
-        *first, as_array(out), as_array(lse), as_array(dout), as_array(dlse) if dlse is not None else None,
-        [as_array(t) for t in results], call.threads, last,
-    )  # fmt: skip
+    backward(*first, out, lse, dout, dlse, results, call.threads, last)
     return results[:wanted]

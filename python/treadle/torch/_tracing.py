@@ -9,7 +9,10 @@ from torch.overrides import TorchFunctionMode
 
 from .. import _program
 from .._captures import read, trace_of
+from .._known import KnownPrograms
+from ._arrays import is_watched
 from ._functions import buffer_of_tensor, call, refuse_random, refuse_write
+from ._sight import COMPARED, TorchSight
 from ._values import TorchTrace
 
 _read_element = torch.Tensor.__getitem__
@@ -49,9 +52,33 @@ class Tracing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+class Watching(Tracing):
+    """note() is called when the mod learns what tensors hold, or makes one."""
+
+    def __init__(self, note: Callable):
+        super().__init__()
+        self._note = note
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func not in COMPARED and trace_of(*args, *(kwargs or {}).values()) is None:
+            self._note()
+        return super().__torch_function__(func, types, args, kwargs)
+
+
+_known = KnownPrograms(TorchSight)
+
+
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> _program.Program:
     """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
     if score_mod is None and mask_mod is None:
         return _program.nothing
-    with Tracing():
-        return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
+    if torch.compiler.is_compiling() or is_watched():  # by somebody who wants to see the mod run
+        with Tracing():
+            return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
+
+    def anew(note: Optional[Callable]) -> _program.Program:
+        with Tracing() if note is None else Watching(note):
+            return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
+
+    # torch.finfo() is of the default type.
+    return _known.get(score_mod, mask_mod, sizes, torch.get_default_dtype(), anew)
