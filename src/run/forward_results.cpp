@@ -17,7 +17,7 @@ bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   const TileState<F>& state = tile.total;
   const double* sink = problem_.sink(tile.entry.head);
   for (std::int64_t i = 0; i < tile.width(); ++i)
-    room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink);
+    room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink, problem_.dropout.scale);
   tile.kernels->sums_to_rows(
       {.source = state.sums, .target = room_.rows, .factors = room_.factors});
   bool clean = true;

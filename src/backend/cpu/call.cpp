@@ -15,7 +15,6 @@
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/decode_call.h"
 #include "backend/cpu/forward_call.h"
-#include "base/error.h"
 #include "base/parallel.h"
 #include "layout/build.h"
 #include "run/backward.h"
@@ -27,11 +26,6 @@ namespace {
 // Compiles what a layout needs and no call before needed: all at once, on all threads.
 void compile(const run::Missing& missing, const base::Workers& workers) {
   base::parallel_for(workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
-}
-
-void refuse_dropout(const Request& call) {
-  if (call.dropout != nullptr)
-    base::fail("{}: dropout is given, which only Backend::reference takes so far", call.name);
 }
 
 }  // namespace
@@ -73,7 +67,6 @@ void Cpu::forward(std::span<const ForwardRequest> requests) const {
       calls.push_back(&request);
   }
   if (calls.empty()) return;
-  refuse_dropout(*calls.front());
   const base::Workers& workers = calls.front()->workers;
   const std::vector<Layout> all = layouts(calls);
   run::Missing missing;
@@ -111,7 +104,6 @@ void Cpu::backward(const BackwardRequest& call) const {
   if (call.sizes.batch == 0 || call.sizes.heads == 0 || call.sizes.queries.empty() ||
       call.sizes.keys.empty())
     return fill_with_zeros(call.results);
-  refuse_dropout(call);
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
   const Layout::Held& held = *layout.held();
