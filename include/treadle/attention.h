@@ -24,6 +24,7 @@
 //   Forward next = causal.forward({last, cached_k, cached_v}, {.q_offsets = {4095}});
 //
 // Call::sinks adds a logit per head to what the softmax divides by: lse = ln (sum exp S + exp sink).
+// Call::dropout drops some of the weights after it.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@
 #include "treadle/block_layout.h"
 #include "treadle/block_lists.h"
 #include "treadle/capture.h"
+#include "treadle/dropout.h"
 #include "treadle/executor.h"
 #include "treadle/key_lists.h"
 #include "treadle/layout.h"
@@ -88,6 +90,8 @@ struct Call {
   // that it has in the whole sequence, so one mask serves training, prefill and decode. Rows before
   // position 0 are padding: such queries see nothing, and nobody sees such keys.
   std::vector<std::int64_t> q_offsets, kv_offsets;
+  // Of weights, after the softmax (treadle/dropout.h): backward needs that of its forward.
+  Dropout dropout;
   std::stop_token stop;  // ends the call early, from any thread: it throws Stopped
 };
 

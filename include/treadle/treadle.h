@@ -7,6 +7,7 @@
 #include "treadle/block_lists.h"
 #include "treadle/capture.h"
 #include "treadle/dims.h"
+#include "treadle/dropout.h"
 #include "treadle/dtype.h"
 #include "treadle/error.h"
 #include "treadle/executor.h"

@@ -45,6 +45,7 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
   const std::vector<const Capture*> bound =
       api::bind("prepare", compiled_->captures, call.captures);
   const backend::Bindings bindings = api::bindings_of(compiled_->program, bound);
+  const auto dropout = base::dropout_rule("prepare", call.dropout);
   std::vector<backend::Sizes> sizes;  // of all of them, before anything is compiled
   for (const CallSpec& spec : calls) {
     const backend::Sizes all = api::check_inputs("prepare", spec.q, spec.k, spec.v);
@@ -65,7 +66,8 @@ void Attention::prepare(const std::vector<CallSpec>& calls, const Call& call) co
                                  bindings,
                                  call.layout,
                                  api::workers_of("prepare", call),
-                                 {}},
+                                 {},
+                                 dropout ? &*dropout : nullptr},
                                 calls[i].backward);
   }
 }

@@ -36,6 +36,7 @@ struct Runner {
   const Sizes& sizes;  // of all parts
   const std::vector<double>& sinks;
   const backend::Bindings& bound;
+  const std::optional<base::DropoutRule> dropout;
   std::vector<Part> parts;
 
   Runner(std::string_view of, const Attention::Compiled& with, const Call& what, const Sizes& all,
@@ -46,6 +47,7 @@ struct Runner {
         sizes(all),
         sinks(logits),
         bound(memory),
+        dropout(base::dropout_rule(of, what.dropout)),
         parts(parts_of(of, what, all)) {
     if (call.layout.empty()) return;
     check_layout(name, compiled.mask, only_part(name, parts, "a layout is").sizes, call.layout);
@@ -60,7 +62,8 @@ struct Runner {
             bound,
             call.layout,
             workers_of(name, call),
-            sinks};
+            sinks,
+            dropout ? &*dropout : nullptr};
   }
   // The entries of k and v that a part reads.
   [[nodiscard]] Range key_batch(const Part& part) const {

@@ -121,6 +121,7 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled,
   views.reserve(inputs.size());
   requests.reserve(inputs.size());
   const Layout none;
+  const auto dropout = base::dropout_rule(name, call.dropout);
   const base::Workers workers = api::workers_of(name, call);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const CheckedSequences::One& one = checked.all[i];
@@ -129,7 +130,8 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled,
     };
     views.push_back({packed_rows(to.out, one.query_rows), rows(to.lse), rows(to.max)});
     requests.push_back({{name, one.sizes, inputs[i], api::scale_of(compiled, checked.sizes.dim),
-                         bound, none, workers, sinks, checked.paged ? &one.pages : nullptr, true},
+                         bound, none, workers, sinks, dropout ? &*dropout : nullptr,
+                         checked.paged ? &one.pages : nullptr, true},
                         views.back()});
   }
   const std::vector<std::int64_t> padding = padding_of(checked);
@@ -156,6 +158,7 @@ void run_backward(const Attention::Compiled& compiled, const BackwardViews& resu
                   const Sequences& sequences, const CheckedSequences& checked, const Saved& given,
                   const ConstView& dout, const std::optional<ConstView>& dlse, const Call& call) {
   const std::vector<double> sinks = api::sinks_of("backward", call.sinks, checked.sizes);
+  const auto dropout = base::dropout_rule("backward", call.dropout);
   const auto captures = api::bind("backward", compiled.captures, call.captures);
   const backend::Bindings bound = api::bindings_of(compiled.program, captures);
   const base::Workers workers = api::workers_of("backward", call);
@@ -203,7 +206,7 @@ void run_backward(const Attention::Compiled& compiled, const BackwardViews& resu
     }
     const backend::BackwardRequest request{
         {"backward", one.sizes, inputs[i], api::scale_of(compiled, checked.sizes.dim), bound, none,
-         workers, sinks},
+         workers, sinks, dropout ? &*dropout : nullptr},
         own,
         own_dout,
         own_dlse,

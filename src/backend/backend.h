@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dropout.h"
 #include "base/parallel.h"
 #include "ir/joint.h"
 #include "layout/layout.h"
@@ -62,7 +63,8 @@ struct Request {
   const Bindings& bound;
   const Layout& layout;  // empty, or one for these sizes and this mask
   base::Workers workers;
-  std::span<const double> sinks;  // of each head, or none
+  std::span<const double> sinks;               // of each head, or none
+  const base::DropoutRule* dropout = nullptr;  // null: nothing is dropped
   const Pages* pages = nullptr;
   bool apart = false;  // no result lies where something is read: it need not be looked for
 };

@@ -28,6 +28,7 @@ struct ForwardCase {
   std::function<Options(const Shape&)> options;
   std::function<Options(const Shape&)> compared_with = {};  // none: not compared
   std::string note = {};
+  Dropout dropout = {};  // compared with the same without it
 };
 
 // Time, speed and share of work, as the row shows them.
@@ -45,6 +46,7 @@ struct BackwardCase {
   // to another such mod.
   std::function<ScoreMod(const BackwardCase&)> learned = {}, compared_with = {};
   std::string note = {};
+  Dropout dropout = {};  // compared with the same without it
 };
 
 // A short piece of the same kind of problem is checked, then all of it is timed. Useful work is 2.5

@@ -57,6 +57,7 @@ std::vector<BenchCase> backward_cases() {
         BackwardCase{.name = "document-bias-clamped",
                      .learned = learned_reading(document_bias, Bound::by_contents),
                      .compared_with = learned_reading(document_bias, Bound::by_type)},
+        BackwardCase{.name = "dropout", .dropout = {.probability = 0.1, .seed = 1}},
         BackwardCase{.name = "one-head-8k", .heads = 1, .length = 8192, .mask = causal},
         BackwardCase{.name = "one-head-16k", .heads = 1, .length = 16384, .mask = causal}}) {
     made.push_back(

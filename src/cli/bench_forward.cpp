@@ -77,8 +77,12 @@ std::vector<ForwardCase> cases() {
   const auto add = [&](std::string name, Shape shape, std::function<Options(const Shape&)> options,
                        std::function<Options(const Shape&)> compared_with = {},
                        std::string note = "") {
-    all.push_back({std::move(name), std::move(shape), std::move(options), std::move(compared_with),
-                   std::move(note)});
+    all.push_back({std::move(name),
+                   std::move(shape),
+                   std::move(options),
+                   std::move(compared_with),
+                   std::move(note),
+                   {}});
   };
   for (const std::int64_t dim : {64, 128, 80, 96, 256, 32})
     add(fmt::format("full-d{}", dim), {.dim = dim}, plain);
@@ -101,6 +105,8 @@ std::vector<ForwardCase> cases() {
   };
   add_reading("ids", relative_ids);
   add_reading("document-bias", document_bias);
+  add("dropout", {}, plain, {}, "ratio: of the same without dropout");
+  all.back().dropout = {.probability = 0.1, .seed = 1};
   add("interleaved", {.interleaved = true}, plain, {}, "heads next to one another in memory");
   add("gqa", {.heads = 32, .key_heads = 8, .length = 1024, .dim = 128}, causal);
   add("haswell-d64", {.target = "haswell"}, plain, {}, "AVX2 code, of its own loop");

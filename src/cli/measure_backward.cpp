@@ -37,7 +37,7 @@ double error_of(const BackwardCase& given, const std::shared_ptr<Executor>& exec
     const auto as = [&](const Tensor& t) { return base::convert(t, exact ? DType::f64 : c.dtype); };
     const Tensor x = as(q), y = as(k), z = as(v), g = as(dout);
     const Attention attention = compile(options);
-    const Call call{.executor = executor, .lse = true};
+    const Call call{.executor = executor, .lse = true, .dropout = c.dropout};
     const Forward forward = attention.forward({x, y, z}, call);
     return attention.backward({x, y, z}, {forward.out, forward.lse}, g, std::nullopt, call);
   };
@@ -86,7 +86,8 @@ Measured measure_backward(const BackwardCase& c, Executor& executor) {
   const Call call{.captures = {},
                   .executor = shared,
                   .layout = attention.layout(inputs, {.captures = {}, .executor = shared}),
-                  .lse = true};
+                  .lse = true,
+                  .dropout = c.dropout};
   const Forward forward = attention.forward(inputs, call);
   Tensor dq(c.dtype, q.shape()), dk(c.dtype, k.shape()), dv(c.dtype, v.shape()), dcapture;
   BackwardViews results{dq, dk, dv, {}};
@@ -110,6 +111,18 @@ Measured measure_backward(const BackwardCase& c, Executor& executor) {
   Peak peak(plan::host_target(), DType::f32, executor);
   put(measured, measure_share(peak, flops, work));
   measured.note = c.note;
+  if (c.dropout.probability > 0) {
+    Call without = call;
+    without.dropout = {};
+    const Forward other = attention.forward(inputs, without);
+    const auto base = [&] {
+      attention.backward_into(plain_results, inputs, {other.out, other.lse}, dout, std::nullopt,
+                              without);
+    };
+    base();
+    measured.ratio = measure_ratio(base, work);
+    measured.note = "ratio: of the same without dropout";
+  }
   if (c.learned) {
     const Forward other = plain.forward(inputs, call);
     Tensor other_gradient;

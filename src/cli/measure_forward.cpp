@@ -51,7 +51,8 @@ Measured measure_forward(const ForwardCase& c, Executor& executor) {
   const Attention attention = prepare(options);
   const Call call{.captures = {},
                   .executor = shared,
-                  .layout = attention.layout(inputs, {.captures = {}, .executor = shared})};
+                  .layout = attention.layout(inputs, {.captures = {}, .executor = shared}),
+                  .dropout = c.dropout};
   Tensor out(s.dtype, {1, s.heads, s.length, s.dim});
   const ForwardViews results{out.view(), std::nullopt, std::nullopt};
   const auto work = [&] { attention.forward_into(results, inputs, call); };
@@ -61,7 +62,7 @@ Measured measure_forward(const ForwardCase& c, Executor& executor) {
       .heads = s.heads, .key_heads = s.key_heads, .queries = s.length, .keys = s.length};
   measured.dtype = name_of(s.dtype);
   measured.dim = measured.value_dim = s.dim;
-  measured.error = row_error(options, inputs, out);
+  measured.error = row_error(options, inputs, out, c.dropout);
   const double most = s.dtype == DType::bf16 ? 2e-2 : s.dtype == DType::f16 ? 2e-3 : 1e-5;
   if (!(*measured.error <= most))
     base::internal_error("bench: {}: the result is off by {}", c.name, *measured.error);
@@ -76,6 +77,13 @@ Measured measure_forward(const ForwardCase& c, Executor& executor) {
   Peak peak(target, DType::f32, executor);
   put(measured, measure_share(peak, flops, work));
   measured.note = c.note;
+  if (c.dropout.probability > 0) {
+    Call without = call;
+    without.dropout = {};
+    const auto base = [&] { attention.forward_into(results, inputs, without); };
+    base();
+    measured.ratio = measure_ratio(base, work);
+  }
   if (c.compared_with) {
     const Attention other = prepare(c.compared_with(s));
     Call other_call = call;

@@ -1,4 +1,4 @@
-// Single rows, asked of the reference: each is a call with one query, whose mods see its position.
+// Single rows, asked of the reference: each is a call with one query at its position, whose mods see its head.
 #include "cli/row_check.h"
 
 #include <algorithm>
@@ -20,36 +20,38 @@ ConstView part_of(const ConstView& view, std::int64_t h, std::int64_t i, std::in
           view.strides()};
 }
 
-// The mods at head h and query q, for calls whose only head and query are 0.
-Options at(const Options& options, std::int64_t h, std::int64_t q) {
+// The mods at head h, for calls whose only head is 0.
+Options at(const Options& options, std::int64_t h) {
   Options shifted = options;
   shifted.backend = Backend::reference;
   shifted.gradients.clear();
-  shifted.score_mod = [&options, h, q](Score s, Index b, Index zero, Index row, Index kv) {
-    return options.score_mod(s, b, zero + h, row + q, kv);
+  shifted.score_mod = [&options, h](Score s, Index b, Index zero, Index q, Index kv) {
+    return options.score_mod(s, b, zero + h, q, kv);
   };
-  shifted.mask = [&options, h, q](Index b, Index zero, Index row, Index kv) {
-    return options.mask(b, zero + h, row + q, kv);
+  shifted.mask = [&options, h](Index b, Index zero, Index q, Index kv) {
+    return options.mask(b, zero + h, q, kv);
   };
   return shifted;
 }
 
 }  // namespace
 
-double row_error(const Options& options, const Inputs& inputs, const ConstView& out) {
+double row_error(const Options& options, const Inputs& inputs, const ConstView& out,
+                 const Dropout& dropout) {
   const std::int64_t heads = inputs.q.size(1), queries = inputs.q.size(2);
   const std::int64_t keys = inputs.k.size(2);
   double worst = 0;
   for (int i = 0; i < 6; ++i) {
-    const std::int64_t h = i % heads;
+    const std::int64_t h = dropout.probability > 0 ? 0 : i % heads;
     const std::int64_t q = i == 0 ? 0 : (queries - 1) * i / 5;
     const std::int64_t key_head = h / (heads / inputs.k.size(1));
-    Options shifted = at(options, h, q);
+    Options shifted = at(options, h);
     shifted.scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(inputs.q.size(3))));
     const Tensor row = base::convert(part_of(inputs.q, h, q, 1), DType::f64);
     const Tensor k = base::convert(part_of(inputs.k, key_head, 0, keys), DType::f64);
     const Tensor v = base::convert(part_of(inputs.v, key_head, 0, keys), DType::f64);
-    const Tensor expected = attention({row, k, v}, shifted).out;
+    const Tensor expected =
+        attention({row, k, v}, shifted, {.q_offsets = {q}, .dropout = dropout}).out;
     const ConstView seen = part_of(out, h, q, 1);
     for (std::int64_t d = 0; d < seen.size(3); ++d) {
       const double value = base::load_double(seen.data(), seen.dtype(), d * seen.stride(3));

@@ -5,7 +5,9 @@
 
 namespace treadle::cli {
 
-// The largest difference in a handful of rows, first, last and in between.
-double row_error(const Options& options, const Inputs& inputs, const ConstView& out);
+// The largest difference in a handful of rows, first, last and in between; with dropout, of the first
+// head.
+double row_error(const Options& options, const Inputs& inputs, const ConstView& out,
+                 const Dropout& dropout = {});
 
 }  // namespace treadle::cli

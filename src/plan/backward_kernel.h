@@ -1,9 +1,10 @@
 // The backward kernel of a tile: P and dS of its scores, and its part of dQ.
 //
 //   P = 2^(s - lse2)     dS = P * (dP - delta), through the derivative of the score mod
+//   f = 1, or with dropout 0 for pairs that are dropped and 1 / (1 - p) for others: dP = f dO V^T
 //   dQ^T += K^T dS^T
 //
-// P and dS are left for the sums over queries (plan/reduce_kernel.h) that make dV and dK.
+// f P and dS are left for the sums over queries (plan/reduce_kernel.h) that make dV and dK.
 #pragma once
 
 #include <vector>
@@ -26,7 +27,7 @@ struct BackwardKernelArgs {
   // [width], of exact_nonfinite kernels: 0 for lanes without a query and for queries that saw
   // nothing, else 1.
   const void* takes_part = nullptr;
-  void* probabilities = nullptr;  // [count][width]: P
+  void* probabilities = nullptr;  // [count][width]: f P
   void* dscores = nullptr;        // [count][width]: dS, not yet scaled
   void* dq = nullptr;             // [dim][width], added to; not yet scaled
   // Where chunks end, in places of the block, if the block's keys are all that the tile sees of
@@ -64,6 +65,7 @@ struct BackwardKernelSpec {
   // NaN and infinities go exactly where the reference has them: P and dS of hidden pairs are -0,
   // which no product takes for a number, and no others are. Slower, for calls that met a NaN.
   bool exact_nonfinite = false;
+  bool dropout = false;
 
   // Whether there is code for the keys of several chunks.
   [[nodiscard]] bool sums_chunks() const { return plan.sparse && !exact_nonfinite; }

@@ -38,13 +38,13 @@ std::int64_t decode_block(const Target& target, DType compute, DType key_type, s
 base::Key key(const DecodeKernelSpec& spec) {
   // A binding for each member: one that is added and forgotten here does not compile.
   const auto& [target, compute, key_type, value_type, key_scales, value_scales, dim, value_dim,
-               key_block, rows, score, score_facts, masked, mask, mask_facts, mods] = spec;
+               key_block, rows, score, score_facts, masked, mask, mask_facts, mods, dropout] = spec;
   base::Hasher hasher;
   hasher.add("decode").add(hash(target)).add(compute).add(key_type).add(value_type);
   hasher.add(key_scales).add(value_scales);
   hasher.add(dim).add(value_dim).add(key_block);
   hasher.add(rows.fours).add(rows.many).add(rows.rest);
-  hasher.add(score.kind).add(masked);
+  hasher.add(score.kind).add(masked).add(dropout);
   // What the code does not read does not make it another kernel.
   if (score.kind != ScoreForm::Kind::plain) hasher.add(score.graph.key()).add(hash(score_facts));
   if (masked) hasher.add(mask.key()).add(hash(mask_facts));

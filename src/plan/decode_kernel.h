@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "ir/graph.h"
 #include "layout/layout.h"
+#include "plan/dropout_args.h"
 #include "plan/mod_facts.h"
 #include "plan/mod_pieces.h"
 #include "plan/score_form.h"
@@ -45,7 +46,8 @@ struct DecodeKernelArgs {
   std::int64_t rows = 0;
   const std::int64_t* score_captures = nullptr;  // descriptors (plan/capture_descriptors.h)
   const std::int64_t* mask_captures = nullptr;
-  void* frame = nullptr;    // scratch of mods in pieces
+  const DropoutArgs* dropout = nullptr;  // of kernels that drop weights
+  void* frame = nullptr;                 // scratch of mods in pieces
   void* turned = nullptr;   // [key_block / lanes][dim][lanes], scratch: keys in the lanes
   void* values = nullptr;   // [key_block][value_dim], scratch, if the spec widens values
   void* scores = nullptr;   // [rows][key_block], scratch
@@ -82,7 +84,8 @@ struct DecodeKernelSpec {
   bool masked = false;  // else every row sees every key of the block
   ir::Graph mask;       // the first output says what is visible
   ModFacts mask_facts;
-  PieceSize mods;  // how large they are before they are cut
+  PieceSize mods;        // how large they are before they are cut
+  bool dropout = false;  // as in ForwardKernelSpec
 
   // Whether values are in DecodeKernelArgs::values before they are multiplied.
   [[nodiscard]] bool widens_values() const {

@@ -48,6 +48,8 @@ struct ForwardKernelSpec {
   // NaN and infinities go exactly where the reference has them: slower, for tiles that turned out
   // to hold some.
   bool exact_nonfinite = false;
+  // Weights of some pairs are 0, but count in l. O is still without the factor of the others.
+  bool dropout = false;
 
   bool operator==(const ForwardKernelSpec&) const = default;
 };

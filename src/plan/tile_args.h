@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "plan/dropout_args.h"
+
 namespace treadle::plan {
 
 // Floats are of the plan's compute type; `width` is the plan's.
@@ -24,7 +26,8 @@ struct TileArgs {
   // plan::staged_bytes() says of all mods.
   void* staged = nullptr;
   void* frame = nullptr;  // scratch of mods in pieces, plan::frame_bytes() of one after the other
-  std::int64_t* poisoned = nullptr;  // set to 1 when a visible score or a visibility is poison
+  const DropoutArgs* dropout = nullptr;  // of kernels that drop weights
+  std::int64_t* poisoned = nullptr;      // set to 1 when a visible score or a visibility is poison
 };
 
 }  // namespace treadle::plan

@@ -4,6 +4,9 @@
 //   lse = ln sum_n exp S     max = max_n S     P = exp(S - lse)     O = sum_n P V
 //   hk = h / (Hq / Hkv)
 //
+// With dropout, O and the gradients have f P for P, where f is 0 for dropped pairs and 1 / (1 - p) for
+// others; lse and max do not.
+//
 // A row that sees nothing has O = 0 and lse = max = -inf; a NaN score that is seen makes its row
 // NaN. Hidden pairs contribute exactly nothing. Computed in fp64 if q, k or v is f64 and in fp32
 // otherwise; masks always in fp64. Shapes and bindings have been checked by the caller. What reads
@@ -15,6 +18,7 @@
 #include <vector>
 
 #include "base/compute_type.h"
+#include "base/dropout.h"
 #include "base/parallel.h"
 #include "ir/joint.h"
 #include "treadle/tensor.h"
@@ -32,7 +36,8 @@ struct Problem {
   ConstView q, k, v;  // [B, Hq, Sq, D], [B or 1, Hkv, Skv, D], [B or 1, Hkv, Skv, Dv]
   double scale = 1;
   Bound score_mod, mask;
-  std::span<const double> sinks = {};  // [Hq], or none: lse = ln (sum_n exp S + exp sink)
+  std::span<const double> sinks = {};          // [Hq], or none: lse = ln (sum_n exp S + exp sink)
+  const base::DropoutRule* dropout = nullptr;  // null: nothing is dropped
   std::int64_t first_b = 0, first_q = 0, first_kv = 0;  // what mods see of the first ones
 };
 

@@ -3,7 +3,8 @@
 // In: a problem, what the forward pass left, dout. Out: dq, dk, dv and the gradients of captured
 // buffers. Read HeadBackward::query() first.
 //
-//   P = exp(S - lse)   dV = P^T dO   dP = dO V^T   dS = P (dP - rowsum(O dO) + dlse)
+//   P = exp(S - lse)   dV = (f P)^T dO   dP = f (dO V^T)   dS = P (dP - rowsum(O dO) + dlse)
+//   f = 1 without dropout
 //   (dS0, captured) = derivative of the score mod at dS   dQ = scale dS0 K   dK = scale dS0^T Q
 #include <algorithm>
 #include <cmath>
@@ -107,6 +108,7 @@ class HeadBackward {
                CapturedGradients& captured)
       : size_(size),
         scale_(static_cast<F>(problem.scale)),
+        dropout_(problem.dropout),
         first_b_(problem.first_b),
         first_q_(problem.first_q),
         joint_(derivative.joint),
@@ -136,8 +138,12 @@ class HeadBackward {
     row_times<F>({dout, static_cast<std::size_t>(size_.value_dim)}, head.vt, dp_);
     for (std::size_t n = 0; n < p_.size(); ++n) {
       const bool visible = row_.visible()[n] != 0;
-      p_[n] = visible ? std::exp(row_.scores()[n] - lse) : F{0};
-      ds_[n] = visible ? p_[n] * (dp_[n] - delta + head.dlse[static_cast<std::size_t>(m)]) : F{0};
+      const F p = visible ? std::exp(row_.scores()[n] - lse) : F{0};
+      const auto factor =
+          visible ? static_cast<F>(row_.dropout_factor(dropout_, seen_b, h, seen_q, n)) : F{0};
+      const F dp = factor * dp_[n] - delta + head.dlse[static_cast<std::size_t>(m)];
+      ds_[n] = visible ? p * dp : F{0};
+      p_[n] = factor * p;
     }
     derive_({.score = plain_,
              .grad = ds_,
@@ -162,12 +168,13 @@ class HeadBackward {
  private:
   const Sizes& size_;
   F scale_;
+  const base::DropoutRule* dropout_;
   std::int64_t first_b_, first_q_;
   const ir::Joint& joint_;
   ScoreRow<F> row_;
   ir::Interpreter<F> derive_;
   CapturedGradients& captured_;
-  std::vector<F> plain_, p_, dp_, ds_;
+  std::vector<F> plain_, p_, dp_, ds_;  // p_ with what dropout makes of it
 };
 
 template <class F>

@@ -19,9 +19,11 @@ struct Row {
 };
 
 // Softmax of one row times V. `weights` is room for the row's probabilities. A sink of -inf is none.
-template <class F>
+// `factor(n)` is what dropout multiplies the weight of key n with.
+template <class F, class Factor>
 Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visible,
-                  std::span<const F> values, F sink, std::span<F> weights, std::span<F> out) {
+                  std::span<const F> values, F sink, const Factor& factor, std::span<F> weights,
+                  std::span<F> out) {
   constexpr F infinity = std::numeric_limits<F>::infinity();
   F max = -infinity;
   for (const F s : scores) max = s > max || std::isnan(s) ? s : max;
@@ -37,7 +39,8 @@ Row<F> finish_row(std::span<const F> scores, std::span<const std::uint8_t> visib
   for (std::size_t n = 0; n < scores.size(); ++n) {
     if (visible[n] == 0) continue;  // not even 0 * inf
     const F* row = values.data() + n * out.size();
-    for (std::size_t d = 0; d < out.size(); ++d) out[d] += weights[n] * row[d];
+    const F weight = weights[n] * factor(n);  // 0 where it is dropped, and 0 * inf is NaN
+    for (std::size_t d = 0; d < out.size(); ++d) out[d] += weight * row[d];
   }
   sum += sink == infinity ? F{1} : std::exp(sink - top);
   for (F& x : out) x /= sum;
@@ -77,7 +80,11 @@ Forward run(const Problem& problem, const base::Workers& workers) {
       for (F& s : plain) s *= static_cast<F>(problem.scale);
       row.compute(plain, problem.first_b + b, h, problem.first_q + m);
       const auto at = static_cast<std::size_t>(task * size.queries + m);
-      const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, sink, weights,
+      const auto factor = [&](std::size_t n) {
+        return static_cast<F>(
+            row.dropout_factor(problem.dropout, problem.first_b + b, h, problem.first_q + m, n));
+      };
+      const Row<F> done = finish_row<F>(row.scores(), row.visible(), v, sink, factor, weights,
                                         {out_data + at * value_dim, value_dim});
       lse[at] = done.lse;
       max[at] = done.max;

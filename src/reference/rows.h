@@ -44,6 +44,12 @@ class ScoreRow {
   [[nodiscard]] std::span<const std::uint8_t> visible() const { return visible_; }
   [[nodiscard]] std::span<const std::int64_t> keys() const { return keys_; }
 
+  // What dropout multiplies the weight of key number n with.
+  [[nodiscard]] double dropout_factor(const base::DropoutRule* dropout, std::int64_t b,
+                                      std::int64_t h, std::int64_t q, std::size_t n) const {
+    return dropout == nullptr ? 1 : dropout->factor(b, h, q, keys_[n]);
+  }
+
  private:
   ir::Interpreter<F> score_mod_;
   ir::Interpreter<double> mask_;

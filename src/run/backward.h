@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "layout/layout.h"
 #include "plan/backward_schedule.h"
+#include "plan/dropout_args.h"
 #include "run/backward_kernels.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
@@ -36,6 +37,7 @@ struct BackwardProblem {
   std::vector<std::int64_t> score_captures, derivative_captures;
   std::vector<CapturedSum> captured;
   std::vector<std::int64_t> gradient_strides;  // in elements, contribution after contribution
+  plan::DropoutArgs dropout;                   // of kernels that drop weights
 };
 
 // The pairs that one term of the mask shows; for most masks these are all.

@@ -188,6 +188,7 @@ void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
                                                 .rows = states.rows,
                                                 .score_captures = problem_.score_captures.data(),
                                                 .mask_captures = problem_.mask_captures.data(),
+                                                .dropout = &of.problem.dropout,
                                                 .frame = room.frame,
                                                 .turned = room.turned,
                                                 .values = room.values,
@@ -284,7 +285,7 @@ void DecoderOf<F>::write(std::int64_t number, std::int64_t key_head, const Decod
     F* row = room.results + r * value_dim;
     const F* sums = total.sums + r * value_dim;
     const double* sink = to.problem.sink(key_head * lists.group + r / queries);
-    const F factor = factor_of(total.maximum[r], total.weight[r], sink);
+    const F factor = factor_of(total.maximum[r], total.weight[r], sink, to.problem.dropout.scale);
     for (std::int64_t d = 0; d < value_dim; ++d) row[d] = sums[d] * factor;
     if (!settle(total.maximum[r], total.weight[r], row, value_dim))
       unclear[static_cast<std::size_t>(number)] = true;

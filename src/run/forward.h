@@ -11,6 +11,7 @@
 
 #include "base/parallel.h"
 #include "layout/layout.h"
+#include "plan/dropout_args.h"
 #include "plan/schedule.h"
 #include "run/forward_kernels.h"
 #include "run/key_source.h"
@@ -30,6 +31,7 @@ struct ForwardProblem {
   double scale = 1;
   std::vector<std::int64_t> score_captures;  // plan/capture_descriptors.h
   std::span<const double> sinks;             // of each head, or none
+  plan::DropoutArgs dropout;                 // of kernels that drop weights
 
   [[nodiscard]] const double* sink(std::int64_t h) const {
     return sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)];

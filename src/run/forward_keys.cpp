@@ -58,6 +58,7 @@ void ForwardKeys<F>::run_places(ForwardTile<F>& tile, const BlockRun& run, bool 
                                                  .mask_captures = term_->mask_captures.data(),
                                                  .staged = room_.staged,
                                                  .frame = room_.frame,
+                                                 .dropout = &problem_.dropout,
                                                  .poisoned = &poisoned_},
                                         .scores = room_.scores,
                                         .sums = state.sums,

@@ -18,7 +18,7 @@ bool ForwardResults<F>::write(const ForwardTile<F>& tile, bool last_try) const {
   const double* sink = problem_.sink(tile.entry.head);
   std::int32_t settles = 0;
   for (std::int64_t i = 0, width = tile.width(); i < width; ++i) {
-    room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink);
+    room_.factors[i] = factor_of(state.maximum[i], state.weight[i], sink, problem_.dropout.scale);
     settles |= sees_nothing(state.maximum[i]) ? 1 : 0;
   }
   tile.kernels->sums_to_rows({.source = state.sums,

@@ -44,13 +44,14 @@ struct Denominator {
   }
 };
 
-// What O is multiplied with.
+// What O is multiplied with. `kept`: what dropout multiplies weights with that it keeps, or 1.
 template <class F>
-F factor_of(F maximum, F weight, const double* sink) {
+F factor_of(F maximum, F weight, const double* sink, double kept) {
   if (sees_nothing(maximum)) return F{1};
-  if (sink == nullptr) return F{1} / weight;
+  if (sink == nullptr) return F{1} / weight * static_cast<F>(kept);
   const Denominator<F> by(maximum, weight, sink);
-  return static_cast<F>(std::exp2(std::ceil(static_cast<double>(maximum)) - by.power) / by.number);
+  return static_cast<F>(kept * std::exp2(std::ceil(static_cast<double>(maximum)) - by.power) /
+                        by.number);
 }
 
 template <class F>

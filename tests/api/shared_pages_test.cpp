@@ -52,6 +52,7 @@ TEST(SharedPages, GiveTheBitsOfCopies) {
     });
     Call call{.lse = true, .max = true};
     call.executor = tbb_executor(1 + static_cast<int>(random() % 3));
+    if (seed % 3 == 0) call.dropout = {.probability = 0.3, .seed = seed};
     Sequences sequences = batch.packed();
     sequences.keys = pages.keys();
     const Forward copies = attention.forward(sequences, call);

@@ -78,6 +78,8 @@ struct FuzzedProblem {
 FuzzedProblem fuzzed_problem(Random& random, const Functions& f, const Sizes& s) {
   using test::detail::reals;
   FuzzedProblem p;
+  if (s.queries % 3 == 0)
+    p.call.dropout = {.probability = 0.4, .seed = static_cast<std::uint64_t>(s.keys)};
   p.tensors.emplace(":q", reals(random, {s.batch, s.heads, s.queries, f.dim}));
   p.tensors.emplace(":k", reals(random, {s.key_batch, s.key_heads, s.keys, f.dim}));
   p.tensors.emplace(":v", reals(random, {s.key_batch, s.key_heads, s.keys, f.value_dim}));

@@ -34,6 +34,7 @@ inline Tensor random_f64(std::mt19937_64& random, Dims shape) {
 struct Case {
   Tensor q, k, v, weight, lse_weight;
   Options options;
+  Dropout dropout = {};  // of every call: it keeps the same pairs
 };
 
 inline Case random_case(std::mt19937_64& random, const CaseSizes& s) {
@@ -53,8 +54,9 @@ struct Checked {
 };
 
 inline double loss(const Attention& attention, const Case& c) {
-  const Forward y = attention.forward({c.q, c.k, c.v},
-                                      {.captures = {}, .executor = serial_executor(), .lse = true});
+  const Forward y = attention.forward(
+      {c.q, c.k, c.v},
+      {.captures = {}, .executor = serial_executor(), .lse = true, .dropout = c.dropout});
   double sum = 0;
   for (std::size_t i = 0; i < y.out.data<double>().size(); ++i) {
     sum += y.out.data<double>()[i] * c.weight.data<double>()[i];
@@ -70,9 +72,10 @@ inline double loss(const Attention& attention, const Case& c) {
 inline void expect_gradients_match(Case& c, const std::vector<Checked>& captures,
                                    double tolerance = 1e-6) {
   const Attention attention = compile(c.options);
-  const Forward y = attention.forward({c.q, c.k, c.v}, {.lse = true});
+  const Call call{.lse = true, .dropout = c.dropout};
+  const Forward y = attention.forward({c.q, c.k, c.v}, call);
   const Backward g =
-      attention.backward({c.q, c.k, c.v}, {y.out, y.lse}, c.weight, ConstView(c.lse_weight));
+      attention.backward({c.q, c.k, c.v}, {y.out, y.lse}, c.weight, ConstView(c.lse_weight), call);
 
   const auto check = [&](const std::string& name, Tensor& tensor, const Tensor& gradient) {
     double scale = 1e-3;

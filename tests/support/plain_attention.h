@@ -17,6 +17,7 @@
 
 #include "base/copy.h"
 #include "base/element.h"
+#include "treadle/dropout.h"
 #include "treadle/tensor.h"
 
 namespace treadle::test {
@@ -61,6 +62,7 @@ struct Plain {
   std::function<double(double s, Integer b, Integer h, Integer q, Integer kv)> score;
   std::function<bool(Integer b, Integer h, Integer q, Integer kv)> mask;
   std::vector<double> sinks;  // of each head, or none
+  Dropout dropout;
 
   Plain(const ConstView& queries, const ConstView& keys, const ConstView& values)
       : q(queries), k(keys), v(values), scale(1 / std::sqrt(static_cast<double>(q.shape[3]))) {}
@@ -126,7 +128,8 @@ struct Plain {
     for (const auto& [n, s] : seen) {
       const double p = std::exp(s - top);
       sum += p;
-      for (Integer d = 0; d < v.shape[3]; ++d) out[d] += p * v.row(key_batch, key_head, n)[d];
+      const double f = keeps(dropout, b, h, m, n) ? 1 / (1 - dropout.probability) : 0;
+      for (Integer d = 0; d < v.shape[3]; ++d) out[d] += f * p * v.row(key_batch, key_head, n)[d];
     }
     for (Integer d = 0; d < v.shape[3] && !seen.empty(); ++d) out[d] /= sum;
     result.max.data[row] = max;

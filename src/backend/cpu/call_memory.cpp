@@ -110,7 +110,8 @@ run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
           .max = view_of(max_),
           .scale = call.scale,
           .score_captures = plan::capture_descriptors(score_captures_),
-          .sinks = call.sinks};
+          .sinks = call.sinks,
+          .dropout = plan::DropoutArgs(call.dropout)};
 }
 
 void ForwardMemory::deliver() const {
@@ -154,7 +155,8 @@ run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call) const 
           .score_captures = plan::capture_descriptors(score_captures_),
           .derivative_captures = plan::capture_descriptors(call.bound.derivative),
           .captured = captures_.sums(),
-          .gradient_strides = captures_.strides()};
+          .gradient_strides = captures_.strides(),
+          .dropout = plan::DropoutArgs(call.dropout)};
 }
 
 void BackwardMemory::deliver() const {

@@ -140,7 +140,8 @@ ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
           .score_facts = facts.score,
           .mask_facts = facts.mask,
           .sparse = plan::is_sparse(term.layout),
-          .mask = {term.mask, facts.checked_term}};
+          .mask = {term.mask, facts.checked_term},
+          .dropout = call.dropout != nullptr};
 }
 
 bool Cpu::decodes(const Request& call, const Layout::Held& held) const {

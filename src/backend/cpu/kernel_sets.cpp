@@ -61,7 +61,8 @@ plan::ForwardKernelSpec forward_spec(const Program& program, const Forms& forms,
           .masked = variant.masked,
           .mask = variant.masked ? kind.mask.graph(program) : ir::Graph(),
           .mask_facts = kind.mask_facts,
-          .exact_nonfinite = variant.exact_nonfinite};
+          .exact_nonfinite = variant.exact_nonfinite,
+          .dropout = kind.dropout};
 }
 
 plan::ModScratch KernelSets::scratch_of(const ForwardKind& kind) const {
@@ -142,7 +143,8 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
           .masked = masked,
           .mask = masked ? kind.forward.mask.graph(program_) : ir::Graph(),
           .mask_facts = kind.forward.mask_facts,
-          .exact_nonfinite = exact};
+          .exact_nonfinite = exact,
+          .dropout = kind.forward.dropout};
     });
   };
   block(kernels->full, false, false);
@@ -197,7 +199,8 @@ std::shared_ptr<const run::DecodeKernels> KernelSets::make(const DecodeKind& of)
       .score = forms_.turned_score,
       .score_facts = kind.score_facts,
       .mask = forms_.turned_mask,
-      .mask_facts = kind.mask_facts};
+      .mask_facts = kind.mask_facts,
+      .dropout = kind.dropout};
   const plan::DecodeKernelSpec& spec = kernels->spec;
   kernels->query_factor = forms_.score.factor();
   const auto frame_of = [&](const ir::Graph& graph, const plan::ModFacts& facts) {

@@ -43,6 +43,7 @@ struct ForwardKind {
   bool sparse = false;  // plan::TilePlan::sparse
   plan::PieceSize mods = {};
   KernelMask mask = {};
+  bool dropout = false;
 
   bool operator==(const ForwardKind&) const = default;
 };

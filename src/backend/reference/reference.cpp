@@ -100,6 +100,7 @@ Reference::Posed Reference::pose(const Request& request) const {
                .score_mod = {program_.score_mod, request.bound.score_mod},
                .mask = {program_.mask, request.bound.mask},
                .sinks = request.sinks,
+               .dropout = request.dropout,
                .first_b = request.sizes.first_b,
                .first_q = request.sizes.queries.begin,
                .first_kv = request.sizes.keys.begin},

@@ -10,10 +10,12 @@
 //   dP  = V dO^T                                       multiply_dout
 //   s'  = log2(e) * mod(s)                             differentiate
 //   P   = 2^(s' - log2(e) * lse), 0 where hidden       differentiate  (-0 if exact_nonfinite)
+//   P, dP times f, if there is dropout                 differentiate
 //   dS  = P * (dP - delta), then through mod':         differentiate
 //         dscore = mod'(s) dS; contributions to captures' gradients
 //   dQ += K^T dS, still without the scale              add_keys
 //
+// f is 0 for pairs that are dropped and 1 / (1 - p) for others; dS has the P without it.
 // Where the keys are those of whole chunks, K^T dS is one after the other that of each chunk.
 // delta = rowsum(dO * O) - dlse comes from outside, and dV += P dO, dK += dS Q are made of P and dS
 // afterwards (plan/reduce_kernel.h). Names: `probabilities` is s and then P, `dscores` is dP and
@@ -26,6 +28,7 @@
 #include <optional>
 #include <utility>
 
+#include "emit/llvm/dropout.h"
 #include "emit/llvm/exp2.h"
 #include "emit/llvm/fetch.h"
 #include "emit/llvm/kernel_function.h"
@@ -89,6 +92,7 @@ class BackwardEmitter {
   TileEmitter tile_;
   Value *keys_, *dscores_;
   std::optional<Fetcher> fetcher_;
+  std::optional<TileDropout> dropout_;
 };
 
 BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
@@ -102,6 +106,7 @@ BackwardEmitter::BackwardEmitter(const plan::BackwardKernelSpec& spec)
       keys_(tile_.args()[&TileArgs::keys]),
       dscores_(kernel_.args()[&BackwardKernelArgs::dscores]) {
   if (spec.sums_chunks()) fetcher_.emplace(build_, kernel_.args()[&BackwardKernelArgs::fetch]);
+  if (spec.dropout) dropout_.emplace(build_, plan_, tile_.args());
 }
 
 Module BackwardEmitter::emit() && {
@@ -171,9 +176,11 @@ BackwardEmitter::Rows BackwardEmitter::load_rows() {
 void BackwardEmitter::differentiate() {
   const Mods mods = prepare_mods();
   const Rows rows = load_rows();
+  if (dropout_) dropout_->begin();
   tile_.for_keys([&](Value* i, Value* kv) {
     for (ModEmitter* mod : {mods.score.get(), mods.derivative.get(), mods.mask.get()})
       if (mod != nullptr) mod->key(kv, i);
+    if (dropout_) dropout_->key(kv);
     for (int v = 0; v < plan_.vectors; ++v) differentiate_pair(mods, rows, {.i = i, .v = v});
   });
 }
@@ -190,6 +197,12 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
   Value* probability =
       exp2_below(build_, build_.CreateFSub(score, rows.lse2[v]), build_.numbers(0));
   Value* dprobability = build_.load(build_.reals(), dscore_at);
+  Value* weight = probability;  // what values were multiplied with
+  if (dropout_) {
+    Value* factor = dropout_->factor(pair.v);
+    dprobability = build_.CreateFMul(dprobability, factor);
+    weight = build_.CreateFMul(weight, factor);
+  }
   Value* dscore = build_.CreateFMul(probability, build_.CreateFSub(dprobability, rows.delta[v]));
   Outputs outputs;
   if (mods.derivative) {
@@ -213,10 +226,10 @@ void BackwardEmitter::differentiate_pair(const Mods& mods, const Rows& rows, con
     dscore = build_.CreateFAdd(dscore, build_.numbers(0));  // -0 becomes 0
   }
   if (visible != nullptr) {
-    probability = build_.CreateSelect(visible, probability, hidden);
+    weight = build_.CreateSelect(visible, weight, hidden);
     dscore = build_.CreateSelect(visible, dscore, hidden);
   }
-  build_.store(probability, probability_at);
+  build_.store(weight, probability_at);
   build_.store(dscore, dscore_at);
   if (mods.derivative) store_contributions(outputs, visible, pair);
   if (poison != nullptr) tile_.report(poison);

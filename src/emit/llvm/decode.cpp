@@ -10,6 +10,7 @@
 //   m'  = max(m, max_k s_k)                       weigh
 //   p_k = 2^(s_k - ceil m')                       weigh
 //   l   = l * 2^(ceil m - ceil m') + sum_k p_k          weigh, DecodeProducts::add_values
+//   p_k = 0 where the pair is dropped                   drop
 //   O   = O * 2^(ceil m - ceil m') + sum_k p_k V[k]     weigh, DecodeProducts::add_values
 //
 // Every sum has the order that the forward kernel gives it (emit/llvm/forward.cpp), so it has the
@@ -22,6 +23,7 @@
 #include <utility>
 
 #include "emit/llvm/decode_products.h"
+#include "emit/llvm/dropout.h"
 #include "emit/llvm/exp2.h"
 #include "emit/llvm/kernel_function.h"
 #include "emit/llvm/mod.h"
@@ -49,6 +51,7 @@ class DecodeEmitter {
  private:
   void apply_mods();
   void weigh();
+  void drop();
 
   Value* modified(Value* row, Value* score, Value* kv, Value* active);
   Value* larger_lane(Value* lanes);
@@ -67,6 +70,13 @@ class DecodeEmitter {
   void for_each_row(const std::function<void(Value*)>& body) {
     build_.loop(build_.index(0), arg(&DecodeKernelArgs::rows), 1, body);
   }
+  // kv of a group's keys.
+  Value* positions_of(Value* group) {
+    ::llvm::Type* int32 = build_.getInt32Ty();
+    Value* all = arg(&DecodeKernelArgs::key_positions);
+    return build_.load(build_.vector(int32),
+                       build_.element(int32, all, products_.first_key(group)));
+  }
   // Lanes of a group that hold a key.
   Value* active(Value* group);
 
@@ -81,6 +91,7 @@ Module DecodeEmitter::emit() && {
   products_.multiply();
   apply_mods();
   weigh();
+  if (spec_.dropout) drop();
   products_.add_values();
   return std::move(kernel_).finish();
 }
@@ -132,12 +143,9 @@ Value* DecodeEmitter::modified(Value* row, Value* score, Value* kv, Value* activ
 
 void DecodeEmitter::apply_mods() {
   if (!spec_.masked && spec_.score.kind == plan::ScoreForm::Kind::plain) return;
-  ::llvm::VectorType* integers = build_.vector(build_.getInt32Ty());
   for_each_row([&](Value* row) {
     products_.for_groups([&](Value* group) {
-      Value* kv = build_.load(
-          integers, build_.element(build_.getInt32Ty(), arg(&DecodeKernelArgs::key_positions),
-                                   products_.first_key(group)));
+      Value* kv = positions_of(group);
       Value* address = products_.scores_of(row, group);
       Value* score = build_.load(build_.reals(), address);
       build_.store(modified(row, score, kv, active(group)), address);
@@ -216,6 +224,23 @@ void DecodeEmitter::rescale(Value* row, Value* change) {
               [&](Value* d) { scale(products_.sums_of(row, d), true); });
   build_.loop(build_.index(whole), build_.index(spec_.value_dim), 1,
               [&](Value* d) { scale(products_.sums_of(row, d), false); });
+}
+
+// What l adds up are weights that are not dropped yet.
+void DecodeEmitter::drop() {
+  DropoutBits bits(build_);
+  bits.begin(arg(&DecodeKernelArgs::dropout));
+  for_each_row([&](Value* row) {
+    products_.add_weights(row);
+    const std::array<Value*, 3> bhq{i32_at(arg(&DecodeKernelArgs::entries), row),
+                                    i32_at(arg(&DecodeKernelArgs::heads), row),
+                                    i32_at(arg(&DecodeKernelArgs::positions), row)};
+    products_.for_groups([&](Value* group) {
+      Value* at = products_.scores_of(row, group);
+      Value* weights = build_.load(build_.reals(), at);
+      build_.store(kept_keys(build_, bits, weights, bhq, positions_of(group)), at);
+    });
+  });
 }
 
 }  // namespace

@@ -276,7 +276,7 @@ void DecodeProducts::add_rows(const Rows& rows) {
     done += vectors;
   };
   // The first ones add up the weights, too.
-  if (all > 0) columns(at_once, true);
+  if (all > 0) columns(at_once, !spec_.dropout);
   const std::int64_t end = all - (all - done) % at_once;
   build_.loop(build_.index(done * lanes), build_.index(end * lanes), at_once * lanes,
               [&](Value* d) { add_columns(rows, d, static_cast<int>(at_once), false); });
@@ -284,7 +284,7 @@ void DecodeProducts::add_rows(const Rows& rows) {
   if (done < all) columns(all - done, false);
   for (int r = 0; r < rows.count; ++r) {
     Value* row = build_.CreateNSWAdd(rows.first, build_.index(r));
-    if (all == 0) add_weights(row);
+    if (all == 0 && !spec_.dropout) add_weights(row);
     build_.loop(build_.index(all * lanes), build_.index(spec_.value_dim), 1,
                 [&](Value* d) { add_column(row, d); });
   }
@@ -338,7 +338,6 @@ void DecodeProducts::add_column(Value* row, Value* d) {
   build_.CreateStore(for_values({before}, step).front(), at);
 }
 
-// l of a row.
 void DecodeProducts::add_weights(Value* row) {
   Value* at = build_.element(build_.real(), weight_, row);
   const auto step = [&](Value* k, const Values& so_far) {

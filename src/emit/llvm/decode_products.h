@@ -29,6 +29,8 @@ class DecodeProducts {
   // Addresses: the scores of a row and a group, element d of a row's O.
   [[nodiscard]] Value* scores_of(Value* row, Value* group);
   [[nodiscard]] Value* sums_of(Value* row, Value* d);
+  // l of a row, from weights. add_values() does it for kernels that do not drop weights.
+  void add_weights(Value* row);
 
  private:
   using Args = plan::DecodeKernelArgs;
@@ -70,7 +72,6 @@ class DecodeProducts {
   void add_rows(const Rows& rows);
   void add_columns(const Rows& rows, Value* d, int vectors, bool with_weights);
   void add_column(Value* row, Value* d);
-  void add_weights(Value* row);
 
   [[nodiscard]] Value* real_at(Value* array, Value* row, std::int64_t width, Value* at);
   [[nodiscard]] Value* turned(Value* group, Value* d);

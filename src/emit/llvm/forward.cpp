@@ -11,6 +11,7 @@
 //   m' = max(m, max_k s)                              apply_mods or multiply_queries; weigh
 //   p  = 2^(s - ceil m')                              weigh
 //   l  = l * 2^(ceil m - ceil m') + sum_k p           weigh
+//   p  = 0 where the pair is dropped                  weigh
 //   O  = O * 2^(ceil m - ceil m') + V^T p             weigh (the factor), add_values (the sum)
 //
 // Where the keys are those of whole chunks, sum_k p and V^T p are one after the other those of each
@@ -27,6 +28,7 @@
 #include <optional>
 #include <utility>
 
+#include "emit/llvm/dropout.h"
 #include "emit/llvm/exp2.h"
 #include "emit/llvm/fetch.h"
 #include "emit/llvm/kernel_function.h"
@@ -96,6 +98,7 @@ class ForwardEmitter {
   Value* apart_;     // whether the keys are those of whole chunks, which are summed on their own
   Value* only_end_;  // the address of an i32: where all keys end
   std::optional<Fetcher> fetcher_;
+  std::optional<TileDropout> dropout_;
   Values block_maximum_;  // addresses, by vector: the maximum over this block's keys
 };
 
@@ -112,6 +115,7 @@ ForwardEmitter::ForwardEmitter(const plan::ForwardKernelSpec& spec)
   only_end_ = build_.CreateAlloca(build_.getInt32Ty());
   build_.CreateStore(build_.CreateTrunc(tile_.count(), build_.getInt32Ty()), only_end_);
   if (sums_chunks()) fetcher_.emplace(build_, kernel_.args()[&ForwardKernelArgs::fetch]);
+  if (spec.dropout) dropout_.emplace(build_, plan_, tile_.args());
   for (int v = 0; v < plan_.vectors; ++v) {
     block_maximum_.push_back(build_.CreateAlloca(build_.reals()));
     tile_.store(build_.numbers(-infinity), block_maximum_.back(), 0);
@@ -257,20 +261,26 @@ void ForwardEmitter::for_chunks(const std::function<void(Value*, Value*)>& body)
 }
 
 void ForwardEmitter::make_weights(Value* weights, const Values& power) {
+  if (dropout_) dropout_->begin();
   for_chunks([&](Value* begin, Value* end) {
     Values total;
     for (int v = 0; v < plan_.vectors; ++v)
       total.push_back(build_.CreateSelect(apart_, build_.numbers(0), tile_.load(weights, v)));
     const auto add_key = [&](Value* i, const Values& so_far) {
       Values next;
+      if (dropout_) dropout_->key(tile_.position_of(i));
       for (int v = 0; v < plan_.vectors; ++v) {
         const auto at = static_cast<std::size_t>(v);
         Value* address = tile_.at(scores_, i, v);
         Value* score = build_.load(build_.reals(), address);
         Value* weight = exp2_below(build_, score, power[at]);
-        if (marks_hidden())
-          weight = build_.CreateSelect(is_hidden(score), build_.numbers(-0.0), weight);
-        build_.store(weight, address);
+        Value* kept = dropout_ ? dropout_->kept(weight, v) : weight;
+        if (marks_hidden()) {
+          Value* hidden = is_hidden(score);
+          weight = build_.CreateSelect(hidden, build_.numbers(-0.0), weight);
+          kept = build_.CreateSelect(hidden, build_.numbers(-0.0), kept);
+        }
+        build_.store(kept, address);
         next.push_back(build_.CreateFAdd(so_far[at], weight));
       }
       return next;

@@ -19,7 +19,7 @@
 
 namespace treadle::emit::llvm {
 
-// Members of an Args in memory, as values. Members are pointers or 64-bit integers.
+// Members of an Args in memory, as values. Members are pointers, 64-bit integers or doubles.
 template <class Args>
 class Arguments {
  public:
@@ -30,12 +30,14 @@ class Arguments {
   // Every use is a load of its own: kernels may write where the compiler must expect arguments.
   template <class T>
   [[nodiscard]] Value* operator[](T Args::* member) const {
-    static_assert(std::is_pointer_v<T> || std::is_same_v<T, std::int64_t>);
+    static_assert(std::is_pointer_v<T> || std::is_same_v<T, std::int64_t> ||
+                  std::is_same_v<T, double>);
     Value* at = build_->element(build_->getInt8Ty(), address_, build_->index(offset_of(member)));
     if constexpr (std::is_pointer_v<T>) {
       return build_->CreateLoad(build_->getPtrTy(), at);
     } else {
-      return build_->CreateLoad(build_->getInt64Ty(), at);
+      const bool real = std::is_same_v<T, double>;
+      return build_->CreateLoad(real ? build_->getDoubleTy() : build_->getInt64Ty(), at);
     }
   }
 

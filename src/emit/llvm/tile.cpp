@@ -52,11 +52,7 @@ std::unique_ptr<ModEmitter> TileEmitter::prepare(plan::ModPlan mod_plan, DType r
 }
 
 void TileEmitter::for_keys(const std::function<void(Value*, Value*)>& body) {
-  Value* positions = args_[&TileArgs::key_positions];
-  ::llvm::Type* int32 = build_.getInt32Ty();
-  build_.loop(build_.index(0), count_, 1, [&](Value* i) {
-    body(i, build_.CreateLoad(int32, build_.element(int32, positions, i)));
-  });
+  build_.loop(build_.index(0), count_, 1, [&](Value* i) { body(i, position_of(i)); });
 }
 
 Value* TileEmitter::visible_poison(Value* of_score, Value* visible, Value* of_mask) {

@@ -40,6 +40,12 @@ class TileEmitter {
     return prepare(plan::plan_mod(mod, facts, {}, plan_.mods), real, captures);
   }
 
+  // kv of key i.
+  Value* position_of(Value* i) {
+    ::llvm::Type* int32 = build_.getInt32Ty();
+    Value* positions = args_[&plan::TileArgs::key_positions];
+    return build_.CreateLoad(int32, build_.element(int32, positions, i));
+  }
   // body(i, kv) for all keys: i counts them, kv is the position.
   void for_keys(const std::function<void(Value* i, Value* kv)>& body);
 
