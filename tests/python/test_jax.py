@@ -97,9 +97,8 @@ def test_windows_and_lengths(window):
     q, k, v = arrays(*[(2, 9, 4, 16)] * 3)
     compare([q, k, v], local_window_size=window)
     compare([q, k, v], key_value_seq_lengths=jnp.array([3, 9]))
-    ours, expected = (
-        f(q, k, v, query_seq_lengths=jnp.array([5, 9]), key_value_seq_lengths=jnp.array([3, 9])) for f in (dot_product_attention, theirs)
-    )
+    lengths = dict(query_seq_lengths=jnp.array([5, 9]), key_value_seq_lengths=jnp.array([3, 9]))
+    ours, expected = (f(q, k, v, **lengths) for f in (dot_product_attention, theirs))
     assert_close(ours[0, :5], expected[0, :5])
     assert_close(ours[1], expected[1])
     assert not ours[0, 5:].any()
@@ -176,7 +175,10 @@ def test_integers_and_negative_indices():
     for f in (lambda *x: ours(*x), jax.jit(ours)):
         assert_close(f(q, table, documents), expected(q, table, documents))
     for argument in (0, 1):
-        a, b = (jax.jit(jax.grad(lambda *x: (f(*x) ** 2).sum(), argnums=argument))(q, table, documents) for f in (ours, expected))
+        a, b = (
+            jax.jit(jax.grad(lambda *x: (f(*x) ** 2).sum(), argnums=argument))(q, table, documents)
+            for f in (ours, expected)
+        )
         assert_close(a, b)
 
 

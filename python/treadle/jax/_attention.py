@@ -84,8 +84,8 @@ def _check(name: str, q, k, v, heads_first: bool) -> tuple:
     heads, of_keys = q.shape[of_heads], k.shape[of_heads]
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3] or k.shape[:3] != v.shape[:3]:
         raise ValueError(
-            f"{name}: q {q.shape}, k {k.shape} and v {v.shape} do not fit, as [{axes}]: all have one batch, q and k one dim, k "
-            "and v the same heads and length"
+            f"{name}: q {q.shape}, k {k.shape} and v {v.shape} do not fit, as [{axes}]: all have one batch, q and k one "
+            "dim, k and v the same heads and length"
         )
     if of_keys == 0 or heads % of_keys:
         raise ValueError(f"{name}: q has {heads} heads, k and v have {of_keys}; {heads} is no multiple of {of_keys}")

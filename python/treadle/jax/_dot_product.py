@@ -68,7 +68,9 @@ def _reader(name: str, x, shape: tuple, of_bools: bool):
         raise TypeError(f"{_NAME}: {name} is {x.dtype}; it must be {'bool' if of_bools else 'float'}")
     x = x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
     if shape and (x.ndim != 4 or any(size != 1 and size != full for size, full in zip(x.shape, shape))):
-        raise ValueError(f"{_NAME}: {name} has shape {x.shape}; it must broadcast to [batch, heads, queries, keys], {shape}")
+        raise ValueError(
+            f"{_NAME}: {name} has shape {x.shape}; it must broadcast to [batch, heads, queries, keys], {shape}"
+        )
     read = capture(x)
     one = [size == 1 for size in x.shape]
     return lambda *at: read[tuple([0 if is_one else i for is_one, i in zip(one, at)])]

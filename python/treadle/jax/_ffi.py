@@ -33,8 +33,9 @@ _Span = _struct("Span", ("pointer", c_void_p), ("length", c_size_t), sized=False
 _Buffer = _struct("Buffer", ("dtype", c_int), ("data", c_void_p), ("rank", c_int64), ("dims", POINTER(c_int64)))
 _Operands = _struct("Operands", ("size", c_int64), ("types", POINTER(c_int)), ("items", POINTER(POINTER(_Buffer))))
 _Attributes = _struct(
-    "Attributes", ("size", c_int64), ("types", POINTER(c_int)), ("names", POINTER(POINTER(_Span))), ("items", POINTER(c_void_p))
-)
+    "Attributes", ("size", c_int64), ("types", POINTER(c_int)), ("names", POINTER(POINTER(_Span))),
+    ("items", POINTER(c_void_p)),
+)  # fmt: skip
 _ErrorArguments = _struct("ErrorArguments", ("message", c_char_p), ("code", c_int))
 _CreateError = ctypes.CFUNCTYPE(c_void_p, POINTER(_ErrorArguments))
 _Api = _struct("Api", ("version", _Version), ("internal", c_void_p), ("create_error", _CreateError))
@@ -42,7 +43,9 @@ _Frame = _struct(
     "Frame", ("api", POINTER(_Api)), ("context", c_void_p), ("stage", c_int), ("arguments", _Operands),
     ("results", _Operands), ("attributes", _Attributes), ("future", c_void_p),
 )  # fmt: skip
-_Metadata = _struct("Metadata", ("size", c_size_t), ("version", _Version), ("traits", c_uint32), ("state", c_int64), sized=False)
+_Metadata = _struct(
+    "Metadata", ("size", c_size_t), ("version", _Version), ("traits", c_uint32), ("state", c_int64), sized=False
+)
 _MetadataExtension = _struct(
     "MetadataExtension", ("size", c_size_t), ("type", c_int32), ("next", c_void_p), ("metadata", POINTER(_Metadata)),
     sized=False,
