@@ -1,4 +1,4 @@
-"""Models of transformers with tiny random weights: what test_architectures.py compares treadle's attention with theirs on."""
+"""Models of transformers with tiny random weights, on which test_architectures.py compares attention with theirs."""
 
 from __future__ import annotations
 

@@ -66,7 +66,10 @@ def test_generation(case, way):
     inputs = inputs_of(a)
     inputs.pop("decoder_input_ids", None)
     options = dict(max_new_tokens=5, min_new_tokens=5, do_sample=False)
-    options.update({"beams": {"num_beams": 2}, "static": {"cache_implementation": "static", "disable_compile": True}}.get(way, {}))
+    if way == "beams":
+        options["num_beams"] = 2
+    elif way == "static":
+        options.update(cache_implementation="static", disable_compile=True)
     assert torch.equal(ours.generate(**inputs, **options), theirs.generate(**inputs, **options))
 
 

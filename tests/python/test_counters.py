@@ -76,3 +76,11 @@ def test_shapes_alone():
         assert counted(lambda: flex_attention(x, x, x)) == of(2 * 4 * 7 * 7, 16, 16)
         run = lambda: varlen_attention(q, k, k, q_starts, k_starts, enable_gqa=True)  # noqa: E731
         assert counted(run) == of(4 * 10 * 12, 16, 16)
+
+
+def test_the_profiler_names_calls_that_compute_forward_again():
+    q, k, v = (torch.randn(1, 64, 64, requires_grad=True) for _ in range(3))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        blocksparse_attention(q, k, v, heads=4, attn_mode="all", recompute=True).sum().backward()
+    names = [event.name for event in profile.events()]
+    assert names.count("treadle::attention") == 1 and names.count("treadle::attention_backward") == 1

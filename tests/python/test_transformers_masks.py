@@ -112,7 +112,7 @@ def test_blocks_that_an_indexer_chose(qkv):
     layer.config = transformers.PretrainedConfig(index_block_size=4)
     blocks = torch.tensor([[0, -1], [0, 1], [0, 2], [2, 0], [0, -1], [1, 0], [0, 2]]).expand(2, 2, 7, 2).clone()
     blocks[1, 1] = torch.tensor([0, -1])
-    shown = torch.zeros(2, 2, 7, 4, dtype=torch.bool).scatter(-1, blocks.clone().where(blocks >= 0, torch.tensor(3)), True)
+    shown = torch.zeros(2, 2, 7, 4, dtype=torch.bool).scatter(-1, blocks.where(blocks >= 0, torch.tensor(3)), True)
     shown = shown[..., :3].repeat_interleave(4, -1)[..., :9].repeat_interleave(2, 1)
     torch.testing.assert_close(attend(layer, *qkv, None, block_indices=blocks)[0], reference(*qkv, shown))
 

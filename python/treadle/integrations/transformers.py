@@ -194,7 +194,8 @@ def _read(name: str, x: torch.Tensor, query: torch.Tensor, key: torch.Tensor) ->
     for given, size in zip(x.shape, sizes):
         if given != 1 and given != size:
             raise ValueError(
-                f"{name} has shape {tuple(x.shape)}, which does not broadcast to [batch, heads, queries, keys] = {list(sizes)}"
+                f"{name} has shape {tuple(x.shape)}, which does not broadcast to [batch, heads, queries, keys] = "
+                f"{list(sizes)}"
             )
     one = [size == 1 for size in x.shape]
     return lambda *at: x[tuple([0 if is_one else i for is_one, i in zip(one, at)])]

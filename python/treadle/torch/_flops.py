@@ -1,4 +1,4 @@
-"""What torch.utils.flop_counter.FlopCounterMode counts for a call, as for torch's own attention: all pairs, hidden or not."""
+"""What torch's FlopCounterMode counts for a call, as for torch's own attention: all pairs, hidden or not."""
 
 from __future__ import annotations
 

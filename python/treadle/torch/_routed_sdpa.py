@@ -44,7 +44,8 @@ def _routed(*args, **kwargs):
 
 def _calling(function, **names):
     """A copy of a Python function that finds other functions by these names."""
-    copy = types.FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__)
+    names = {**function.__globals__, **names}
+    copy = types.FunctionType(function.__code__, names, function.__name__, function.__defaults__)
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
 

@@ -27,7 +27,8 @@ def scaled_dot_product_attention(
     """softmax(scale * query @ key.T + mask) @ value, as torch.nn.functional.scaled_dot_product_attention.
 
     `attn_mask` is broadcast to [..., queries, keys]: bool, where True takes part, or floats that are added and may require
-    gradients. `is_causal` shows query i the keys up to i, of those that the mask shows. A query that sees nothing gets zeros. `dropout_p` must be 0.
+    gradients. `is_causal` shows query i the keys up to i, of those that the mask shows. A query that sees nothing gets
+    zeros. `dropout_p` must be 0.
 
     >>> import torch
     >>> from treadle.torch import scaled_dot_product_attention
