@@ -11,7 +11,7 @@ import sys
 from types import CodeType, FunctionType, MethodType
 from typing import Callable, NamedTuple, Optional
 
-from ._captures import Buffer
+from ._captures import Buffer, Capture, trace_of
 from ._program import Program
 from ._sight import Holds, Sight, Unseen
 
@@ -19,6 +19,7 @@ _MOST_KEPT = 512
 _MOST_OF_ONE = 4  # programs of the same code that have seen different things
 _EAGER, _SELDOM = 4, 64  # after 4 misses in a row only each sixty-fourth is kept
 _reads = re.compile(r"c\d+\[([^\]]*)\]")
+_reads_capture = Capture.__getitem__.__code__
 _plain_indices = frozenset(("b", "h", "q", "kv"))
 
 
@@ -164,6 +165,8 @@ class _Witness:
     def _look(self, frame, event, argument):
         if event != "call" or frame.f_code in self._codes or frame.f_code in self._called:
             return
+        if frame.f_code is _reads_capture and trace_of(frame.f_locals["index"]) is None:
+            self.saw_all = False  # what an array holds
         module = frame.f_globals.get("__name__", "").partition(".")[0]
         if module in ("treadle", "namedtuple_Text", "namedtuple_Program"):
             return

@@ -41,6 +41,9 @@ class Program(NamedTuple):
         return tuple([self.scalars[i] for i in numbers_of("s", self.mask)])
 
 
+nothing = Program("", "", (), (), ("", ""))  # no mods
+
+
 def _declared(captures: tuple, scalars: tuple) -> list:
     """(name, element type, rank) of all captures."""
     listed = [(f"c{i}", types[dtype], rank) for i, (dtype, rank) in enumerate(captures)]

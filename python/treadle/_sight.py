@@ -67,7 +67,11 @@ class Sight:
 
     def of_capture(self, x) -> Optional[Holds]:
         """Of an array that mods may read; None if it is none."""
-        return _of_capture(x) if type(x) is Capture else None
+        if type(x) is not Capture:
+            return None
+        if not self._names.isdisjoint(Capture.__slots__):
+            raise Unseen("its memory is in reach")
+        return _of_capture(x)
 
     def of(self, *mods) -> Holds:
         while True:  # names of attributes that one function reads may be read of what another one gives it

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.attention.flex_attention import flex_attention as reference
@@ -216,6 +217,29 @@ def test_contents_that_a_mod_looks_at():
     for mod in mods:
         table.copy_(torch.tensor([1.0, 2.0]))
         check_change(mod, lambda: table.mul_(3.0))
+
+
+def test_arrays():
+    array = np.array([1.0, 2.0], np.float32)
+    captured = treadle.capture(array)
+    mods = [
+        lambda score, b, h, q, kv: score * captured[h],
+        lambda score, b, h, q, kv: score * captured[1],
+        lambda score, b, h, q, kv: score * captured.array[1],
+        lambda score, b, h, q, kv: score * float(array[1]),
+        lambda score, b, h, q, kv: score * max(captured),
+    ]
+    for mod in mods:
+        array[:] = 1, 2
+        for factors in ((1.0, 2.0), (3.0, 3.0), (4.0, 5.0)):
+            array[:] = factors
+            expected = [scaled(f) for f in (factors if mod is mods[0] else factors[1:] * 2)]
+            for _ in range(3):
+                result = attend(mod)
+                numpy = treadle.attention(*[t.numpy() for t in (Q, K, V)], mod, threads=1)
+                torch.testing.assert_close(torch.from_numpy(numpy), result)
+                for h in range(2):
+                    torch.testing.assert_close(result[:, h], attend(expected[h])[:, h])
 
 
 def test_tensors_rebound_resized_retyped():

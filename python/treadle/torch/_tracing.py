@@ -58,14 +58,13 @@ class Watching(Tracing):
         return super().__torch_function__(func, types, args, kwargs)
 
 
-_nothing = _program.Program("", "", (), (), ("", ""))
 _known = KnownPrograms(TorchSight)
 
 
 def trace(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> _program.Program:
     """The program of mods for batch, heads, queries and keys; a size is None where it is not known."""
     if score_mod is None and mask_mod is None:
-        return _nothing
+        return _program.nothing
     if torch.compiler.is_compiling() or is_watched():  # by somebody who wants to see the mod run
         with Tracing():
             return _program.trace(TorchTrace(sizes), score_mod, mask_mod)
