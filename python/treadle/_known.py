@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from types import CodeType, FunctionType, MethodType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Callable, NamedTuple, Optional
 
 from ._captures import Buffer, Capture, trace_of
@@ -135,11 +136,13 @@ def _for_any_size(program: Program) -> bool:
     return True
 
 
-def _code_of(mod) -> Optional[CodeType]:
-    """Of what is called first; None for objects."""
+def _code_of(mod):
+    """Of what is called first; of other objects their class."""
     if type(mod) is MethodType:
         mod = mod.__func__
-    return mod.__code__ if type(mod) is FunctionType else None
+    elif type(mod) is partial:
+        mod = mod.func
+    return mod.__code__ if type(mod) is FunctionType else type(mod)
 
 
 class _Witness:
@@ -148,6 +151,7 @@ class _Witness:
     def __init__(self, sight: Sight):
         self._codes = sight.codes
         self._called = sight.called
+        self._strange = sight.strange
         self.saw_all = sys.getprofile() is None
 
     def note(self):
@@ -170,5 +174,6 @@ class _Witness:
         module = frame.f_globals.get("__name__", "").partition(".")[0]
         if module in ("treadle", "namedtuple_Text", "namedtuple_Program"):
             return
-        if module not in ("torch", "numpy", "contextlib") or (frame.f_back is not None and frame.f_back.f_code in self._codes):
+        is_library = module in ("torch", "numpy", "contextlib") and frame.f_code not in self._strange
+        if not is_library or (frame.f_back is not None and frame.f_back.f_code in self._codes):
             self.saw_all = False

@@ -315,6 +315,39 @@ def test_attributes_of_objects():
     check_change(model.mod, lambda: setattr(model, "table", torch.tensor([2.0, 1.0])))
 
 
+def test_attributes_of_tensors_and_functions():
+    table, inner = torch.tensor([1.0, 2.0]), scaled(1.0)
+    table.window, inner.window = 2.0, 2.0
+    check_change(lambda s, b, h, q, kv: s * table.window + table[h], lambda: setattr(table, "window", 5.0))
+    check_change(lambda s, b, h, q, kv: inner(s, b, h, q, kv) * inner.window, lambda: setattr(inner, "window", 5.0))
+
+
+def test_modules_that_find_attributes(monkeypatch):
+    module, value = types.ModuleType("finds"), 2.0
+    module.__getattr__ = lambda name: value
+    mod = lambda s, b, h, q, kv: s * module.shape + kv * module.window  # noqa: E731
+
+    def change():
+        nonlocal value
+        value = 3.0
+
+    check_change(mod, change)
+    check_change(mod, lambda: setattr(module, "window", 9.0))
+
+
+def test_modules_that_are_mods():
+    class Mod(torch.nn.Module):
+        factor = 2.0
+
+        def forward(self, s, b, h, q, kv):
+            self.forward
+            return s * self.factor
+
+    mod = Mod()
+    check_change(mod, lambda: setattr(mod, "factor", 5.0))
+    check_change(mod, lambda: mod.register_forward_hook(lambda module, inputs, output: output * 3))
+
+
 def test_classes(monkeypatch):
     model = Model()
     check_change(model.helped, lambda: monkeypatch.setattr(Model, "mod", lambda self, s, b, h, q, kv: s * 3))
