@@ -1,5 +1,5 @@
 // Arrays as Python hands them over: (address, element type, shape, strides in elements), or a tensor
-// of torch.
+// of torch or an array of NumPy.
 //
 // A plain tuple costs a tenth of what an array object of any library's protocol does, and torch's
 // bfloat16 has no protocol that NumPy knows.
@@ -7,7 +7,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include "tensors.h"
+#include "objects.h"
 #include "treadle/view.h"
 
 namespace treadle::python {
@@ -28,7 +28,7 @@ inline View view_of_array(nb::handle array) {
 }
 
 inline View view_of(nb::handle array) {
-  return nb::isinstance<nb::tuple>(array) ? view_of_array(array) : view_of_tensor(array);
+  return nb::isinstance<nb::tuple>(array) ? view_of_array(array) : view_of_object(array);
 }
 
 }  // namespace treadle::python

@@ -8,8 +8,8 @@
 #include "api/inspect.h"
 #include "array.h"
 #include "function.h"
+#include "objects.h"
 #include "paged_kv.h"
-#include "tensors.h"
 #include "threads.h"
 #include "treadle/memory.h"
 #include "treadle/merge_states.h"
@@ -300,6 +300,7 @@ NB_MODULE(_core, m) {
     begin_calls(PyThread_get_thread_ident());
   });
   m.def("end_calls", &end_calls);
+  m.def("read_arrays", &read_arrays, nb::arg("slowly"));
   m.def("read_tensors", &read_tensors, nb::arg("exchange").none(), nb::arg("slowly"));
   m.def("release_memory", &release_memory);
 }

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
-from types import CodeType, FunctionType, MethodType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Callable, NamedTuple, Optional
 
-from ._captures import Buffer
+from ._captures import Buffer, Capture, trace_of
 from ._program import Program
 from ._sight import Holds, Sight, Unseen
 
@@ -19,6 +20,7 @@ _MOST_KEPT = 512
 _MOST_OF_ONE = 4  # programs of the same code that have seen different things
 _EAGER, _SELDOM = 4, 64  # after 4 misses in a row only each sixty-fourth is kept
 _reads = re.compile(r"c\d+\[([^\]]*)\]")
+_reads_capture = Capture.__getitem__.__code__
 _plain_indices = frozenset(("b", "h", "q", "kv"))
 
 
@@ -134,11 +136,13 @@ def _for_any_size(program: Program) -> bool:
     return True
 
 
-def _code_of(mod) -> Optional[CodeType]:
-    """Of what is called first; None for objects."""
+def _code_of(mod):
+    """Of what is called first; of other objects their class."""
     if type(mod) is MethodType:
         mod = mod.__func__
-    return mod.__code__ if type(mod) is FunctionType else None
+    elif type(mod) is partial:
+        mod = mod.func
+    return mod.__code__ if type(mod) is FunctionType else type(mod)
 
 
 class _Witness:
@@ -147,6 +151,7 @@ class _Witness:
     def __init__(self, sight: Sight):
         self._codes = sight.codes
         self._called = sight.called
+        self._strange = sight.strange
         self.saw_all = sys.getprofile() is None
 
     def note(self):
@@ -164,8 +169,11 @@ class _Witness:
     def _look(self, frame, event, argument):
         if event != "call" or frame.f_code in self._codes or frame.f_code in self._called:
             return
+        if frame.f_code is _reads_capture and trace_of(frame.f_locals["index"]) is None:
+            self.saw_all = False  # what an array holds
         module = frame.f_globals.get("__name__", "").partition(".")[0]
         if module in ("treadle", "namedtuple_Text", "namedtuple_Program"):
             return
-        if module not in ("torch", "numpy", "contextlib") or (frame.f_back is not None and frame.f_back.f_code in self._codes):
+        is_library = module in ("torch", "numpy", "contextlib") and frame.f_code not in self._strange
+        if not is_library or (frame.f_back is not None and frame.f_back.f_code in self._codes):
             self.saw_all = False

@@ -6,12 +6,17 @@ treadle.capture. treadle.torch has classes of its own made from these; importing
 
 from __future__ import annotations
 
+from typing import Callable, Optional
+
 import numpy as np
 
 from ._arrays import as_numpy, dtype_name
 from ._captures import Buffer, Capture, Partial
 from ._errors import TraceError, where_in_user_code
 from ._functions import functions
+from ._known import KnownPrograms
+from ._program import Program, nothing, trace
+from ._sight import Sight
 from ._trace import Trace
 from ._value import Value
 
@@ -79,6 +84,16 @@ class NumpyTrace(Trace):
         if isinstance(x, np.generic):
             return x.item()
         return _buffer(as_numpy(x)) if hasattr(x, "__dlpack__") else None
+
+
+_known = KnownPrograms(Sight)
+
+
+def traced(score_mod: Optional[Callable], mask_mod: Optional[Callable], sizes: tuple) -> Program:
+    """The program of mods for batch, heads, queries and keys."""
+    if score_mod is None and mask_mod is None:
+        return nothing
+    return _known.get(score_mod, mask_mod, sizes, None, lambda note: trace(NumpyTrace(sizes), score_mod, mask_mod))
 
 
 def _buffer(array: np.ndarray) -> Buffer:

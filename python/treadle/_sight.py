@@ -17,6 +17,7 @@ import math
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Callable, Optional
 
+from ._attributes import attribute_of, missing, of_class
 from ._captures import Capture
 from ._code import Reads, reads_of
 from ._functions import functions
@@ -39,7 +40,6 @@ _quiet = frozenset((
     "__abstractmethods__", "__delattr__", "__deepcopy__", "__copy__", "__slots__", "__eq__", "__hash__",
 ))  # fmt: skip
 _MADE_AT_RUN_TIME = 1 << 9  # a flag of classes: they are not C's
-_missing = object()
 
 
 class Unseen(Exception):
@@ -56,6 +56,7 @@ class Sight:
     def __init__(self):
         self.codes: dict[CodeType, Optional[Reads]] = {}  # of all functions that are seen
         self.called: set[CodeType] = set()  # of functions that are known by their names
+        self.strange: set[CodeType] = set()  # of functions of libraries that call whatever was given to them before
         self._names: frozenset = frozenset()  # of attributes that some code reads
         self._inside: list = []
 
@@ -67,7 +68,11 @@ class Sight:
 
     def of_capture(self, x) -> Optional[Holds]:
         """Of an array that mods may read; None if it is none."""
-        return _of_capture(x) if type(x) is Capture else None
+        if type(x) is not Capture:
+            return None
+        if not self._names.isdisjoint(Capture.__slots__):
+            raise Unseen("its memory is in reach")
+        return _of_capture(x)
 
     def of(self, *mods) -> Holds:
         while True:  # names of attributes that one function reads may be read of what another one gives it
@@ -181,13 +186,13 @@ class Sight:
         for name in sorted(self._names):
             if name in values:
                 parts.append((name, self._value(values[name])))
-            elif "__getattr__" in values and not self.is_of_values(name):
+            elif "__getattr__" in values and not (_is_library(x) and self.is_of_values(name)):
                 raise Unseen("a module may find it")
 
         def holds(y, found):
             if y is not x:
                 return False
-            return all([part(values.get(name, _missing), found) for name, part in parts])
+            return all([part(values.get(name, missing), found) for name, part in parts])
 
         return holds
 
@@ -209,55 +214,30 @@ class Sight:
                 if name not in ("__call__", "__getitem__"):
                     raise Unseen(f"its class defines {name}")
                 called.append(name)
-        parts = [(name, self._value(_special(kind, name))) for name in called]
+        parts = [(name, self._value(of_class(kind, name))) for name in called]
         attributes = []
         for name in sorted(self._names):
-            value = self._attribute(x, kind, name)
-            if value is not _missing:
+            value = attribute_of(x, kind, name, self.stores)
+            if value is not missing:
                 attributes.append((name, self._value(value)))
+        stores = self.stores
 
         def holds(y, found):
             if type(y) is not kind:
                 return False
             for name, part in parts:
-                if not part(_special(kind, name), found):
+                if not part(of_class(kind, name), found):
                     return False
             for name, part in attributes:
-                if not part(self._attribute(y, kind, name), found):
+                if not part(attribute_of(y, kind, name, stores), found):
                     return False
             return True
 
         return holds
 
-    def _attribute(self, x, kind: type, name: str):
-        """x.name, without running any code; a method as a function."""
-        of_class = _special(kind, name)
-        if of_class is not _missing and hasattr(type(of_class), "__set__"):
-            return _Strange()
-        values = x.__dict__
-        if name in values:
-            return values[name]
-        if of_class is not _missing:
-            is_plain = type(of_class) is FunctionType or not hasattr(type(of_class), "__get__")
-            return of_class if is_plain else _Strange()
-        for store in self.stores:
-            if type(values.get(store)) is dict and name in values[store]:
-                return values[store][name]
-        return _missing
 
-
-class _Strange:
-    """An attribute that runs code: nothing compares to it."""
-
-    __slots__ = ()
-
-
-def _special(kind: type, name: str):
-    for owner in kind.__mro__:
-        found = owner.__dict__.get(name, _missing)
-        if found is not _missing:
-            return found
-    return _missing
+def _is_library(x: ModuleType) -> bool:
+    return x.__name__.partition(".")[0] in ("numpy", "torch")
 
 
 def _contents(cell):
@@ -272,8 +252,8 @@ def _global(function: FunctionType, name: str):
     if name in values:
         return values[name]
     known = function.__builtins__
-    found = known.get(name, _missing) if type(known) is dict else getattr(builtins, name, _missing)
-    if found is _missing:
+    found = known.get(name, missing) if type(known) is dict else getattr(builtins, name, missing)
+    if found is missing:
         raise Unseen(f"{name} is not defined")
     return found
 

@@ -11,7 +11,7 @@ from ._arrays import as_array, as_numpy, check_result
 from ._explain import explain_program
 from ._key_lists import KeyLists
 from ._layouts import Layouts
-from ._numpy import NumpyTrace
+from ._numpy import NumpyTrace, traced
 from ._offsets import offsets_of, reach
 from ._program import Program, function_for, trace, with_indices
 from ._results import GradientMemory, Gradients, Result, compute_type
@@ -19,7 +19,7 @@ from ._sequences import Keys, keys_of, sequences_of
 
 
 class Attention:
-    """A score mod and a mask, for many calls. Mods are traced in each call, so they see what they read as it is then.
+    """A score mod and a mask, for many calls. Mods see what they read as it is in each call.
 
     `most_nodes` is how many operations each mod, and the derivative, may have: 32768 if not given. A larger one is a
     ValueError.
@@ -52,12 +52,14 @@ class Attention:
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
         _, q_offsets, kv_offsets = extras or (None, (), ())
         sizes = (*q.shape[:2], reach(q.shape[2], q_offsets), reach(k.shape[2], kv_offsets))
-        inputs = as_array(q), as_array(k), as_array(v)
+        inputs = q, k, v
 
         def with_layout(program: Program, function: _core.Function, arrays: list):
             if keys is None:
-                kind = q.shape[:3], k.shape[2], *[array[1] for array in inputs]
-                layout = self._layouts.get(program, function, kind, inputs, arrays, self.threads, extras)
+                layout = None
+                if program.mask:
+                    kind = q.shape[:3], k.shape[2], q.dtype, k.dtype, v.dtype
+                    layout = self._layouts.get(program, function, kind, inputs, arrays, self.threads, extras)
             else:
                 layout = keys._layout(function, inputs, arrays, self.threads, extras)
             return run(function, (*inputs, arrays, layout))
@@ -66,9 +68,9 @@ class Attention:
 
     def _traced(self, sizes: tuple, numbers: Callable, run: Callable):
         """run(program, function, its captures as arrays)."""
-        program = trace(NumpyTrace(sizes), self.score_mod, self.mask_mod)
+        program = traced(self.score_mod, self.mask_mod, sizes)
         gradients = numbers(program)
-        arrays = [*[as_array(c.object) for c in program.captures], *program.scalars]
+        arrays = [*[c.object for c in program.captures], *program.scalars]
 
         def attempt(program: Program):
             return run(program, function_for(program, gradients, self.scale, self.most_nodes), arrays)
@@ -105,7 +107,7 @@ class Attention:
         most = np.empty_like(lse)
 
         def run(function, first):
-            function.forward(*first, as_array(out), as_array(lse), as_array(most), self.threads, extras)
+            function.forward(*first, out, lse, most, self.threads, extras)
             return Result(out, lse, most)
 
         return self._call(q, k, v, keys, extras, lambda program: (), run)
@@ -155,8 +157,7 @@ class Attention:
         sequences = sequences_of(q, q_starts, keys)
 
         def run(program, function, arrays):
-            results = as_array(out), as_array(lse), as_array(most)
-            function.forward_sequences(sequences, arrays, *results, self.threads, extras)
+            function.forward_sequences(sequences, arrays, out, lse, most, self.threads, extras)
             return Result(out, lse, most)
 
         return self._traced(_sizes(q, q_starts), lambda program: (), run)

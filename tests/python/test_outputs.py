@@ -155,3 +155,22 @@ def test_max_has_no_gradient():
     q, k, v = inputs(requires_grad=True)
     out, aux = flex_attention(q, k, v, return_aux=both)
     assert aux.lse.requires_grad and not aux.max_scores.requires_grad
+
+
+@pytest.mark.parametrize("order", ["contiguous", "heads inside", "a part of more", "one head"])
+def test_results_are_where_and_in_the_order_that_queries_are(order):
+    q = torch.randn(2, 3, 5, 4)
+    if order == "heads inside":
+        q = torch.randn(2, 5, 3, 4).transpose(1, 2)
+    elif order == "a part of more":
+        q = torch.randn(2, 5, 3, 12)[..., 4:8].transpose(1, 2)
+    elif order == "one head":
+        q = torch.randn(2, 5, 1, 4).transpose(1, 2)
+    with torch.device("meta"):  # the default for new tensors
+        out, aux = flex_attention(q, q, q, return_aux=AuxRequest(lse=True, max_scores=True))
+    assert out.is_cpu and aux.lse.is_cpu and aux.max_scores.is_cpu
+    assert out.stride(-1) == 1 and aux.lse.is_contiguous() and aux.max_scores.is_contiguous()
+    sizes = [s for s, n in zip(q.stride(), q.shape) if n > 1]
+    of_out = [s for s, n in zip(out.stride(), out.shape) if n > 1]
+    assert sorted(range(len(sizes)), key=sizes.__getitem__) == sorted(range(len(of_out)), key=of_out.__getitem__)
+    torch.testing.assert_close(out, torch.nn.functional.scaled_dot_product_attention(q, q, q))

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import types
 
+import numpy as np
 import pytest
 import torch
 from torch.nn.attention.flex_attention import flex_attention as reference
@@ -218,6 +219,29 @@ def test_contents_that_a_mod_looks_at():
         check_change(mod, lambda: table.mul_(3.0))
 
 
+def test_arrays():
+    array = np.array([1.0, 2.0], np.float32)
+    captured = treadle.capture(array)
+    mods = [
+        lambda score, b, h, q, kv: score * captured[h],
+        lambda score, b, h, q, kv: score * captured[1],
+        lambda score, b, h, q, kv: score * captured.array[1],
+        lambda score, b, h, q, kv: score * float(array[1]),
+        lambda score, b, h, q, kv: score * max(captured),
+    ]
+    for mod in mods:
+        array[:] = 1, 2
+        for factors in ((1.0, 2.0), (3.0, 3.0), (4.0, 5.0)):
+            array[:] = factors
+            expected = [scaled(f) for f in (factors if mod is mods[0] else factors[1:] * 2)]
+            for _ in range(3):
+                result = attend(mod)
+                numpy = treadle.attention(*[t.numpy() for t in (Q, K, V)], mod, threads=1)
+                torch.testing.assert_close(torch.from_numpy(numpy), result)
+                for h in range(2):
+                    torch.testing.assert_close(result[:, h], attend(expected[h])[:, h])
+
+
 def test_tensors_rebound_resized_retyped():
     table = torch.tensor([1.0, 2.0])
     mod = lambda score, b, h, q, kv: score * table[h - 1]  # noqa: E731
@@ -289,6 +313,39 @@ def test_attributes_of_objects():
         check_change(mod, lambda: model.bias.data.add_(3.0))
         check_change(mod, lambda: setattr(model, "bias", torch.nn.Parameter(torch.tensor([2.0, 9.0]))))
     check_change(model.mod, lambda: setattr(model, "table", torch.tensor([2.0, 1.0])))
+
+
+def test_attributes_of_tensors_and_functions():
+    table, inner = torch.tensor([1.0, 2.0]), scaled(1.0)
+    table.window, inner.window = 2.0, 2.0
+    check_change(lambda s, b, h, q, kv: s * table.window + table[h], lambda: setattr(table, "window", 5.0))
+    check_change(lambda s, b, h, q, kv: inner(s, b, h, q, kv) * inner.window, lambda: setattr(inner, "window", 5.0))
+
+
+def test_modules_that_find_attributes(monkeypatch):
+    module, value = types.ModuleType("finds"), 2.0
+    module.__getattr__ = lambda name: value
+    mod = lambda s, b, h, q, kv: s * module.shape + kv * module.window  # noqa: E731
+
+    def change():
+        nonlocal value
+        value = 3.0
+
+    check_change(mod, change)
+    check_change(mod, lambda: setattr(module, "window", 9.0))
+
+
+def test_modules_that_are_mods():
+    class Mod(torch.nn.Module):
+        factor = 2.0
+
+        def forward(self, s, b, h, q, kv):
+            self.forward
+            return s * self.factor
+
+    mod = Mod()
+    check_change(mod, lambda: setattr(mod, "factor", 5.0))
+    check_change(mod, lambda: mod.register_forward_hook(lambda module, inputs, output: output * 3))
 
 
 def test_classes(monkeypatch):

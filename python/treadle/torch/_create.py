@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from types import FunctionType
 from typing import Callable, Optional
 
 import torch
@@ -21,6 +22,8 @@ def check_device(device):
 
 
 def _arity(function) -> int:
+    if type(function) is FunctionType and not function.__dict__:
+        return function.__code__.co_argcount - len(function.__defaults__ or ())
     parameters = inspect.signature(function).parameters.values()
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return sum(1 for p in parameters if p.kind in kinds and p.default is inspect.Parameter.empty)

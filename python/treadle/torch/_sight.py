@@ -28,6 +28,7 @@ class TorchSight(Sight):
     def __init__(self):
         super().__init__()
         self.called.add(torch.nn.Module.__getattr__.__code__)
+        self.strange.add(torch.nn.Module.__call__.__code__)  # hooks
 
     def is_known(self, x) -> bool:
         """Whatever a function of these names is given, the values of a trace answer, or else Tracing sees it."""
@@ -41,7 +42,11 @@ class TorchSight(Sight):
         return any([hasattr(owner, name) for owner in (TorchValue, TorchPartial, TorchRow, torch.Tensor)])
 
     def of_capture(self, x) -> Optional[Holds]:
-        return _of_tensor(x) if type(x) in _TENSORS else super().of_capture(x)
+        if type(x) not in _TENSORS:
+            return super().of_capture(x)
+        if not self._names.isdisjoint(x.__dict__):
+            raise Unseen("somebody has given it attributes")
+        return _of_tensor(x)
 
 
 def _of_tensor(x: torch.Tensor) -> Holds:
