@@ -375,6 +375,19 @@ std::vector<std::int64_t> DecodeWork::unclear() const {
   return found;
 }
 
+std::int64_t decode_scratch(const DecodeKernels& kernels, const DecodeCapacity& capacity) {
+  const auto bytes_for = [&]<class F>(F) {
+    DecodeSizes sizes;
+    sizes.cover(kernels, capacity.rows);
+    const std::int64_t kept =
+        capacity.chunks > 1 ? std::min(enough_lists, capacity.lists) * capacity.chunks : 0;
+    const std::size_t state = DecodeStates<F>::bytes(capacity.rows, kernels.spec.value_dim);
+    return measured([&](Carver& carver) { DecodeRoom<F>(carver, sizes); }) +
+           kept * static_cast<std::int64_t>(state);
+  };
+  return kernels.spec.compute == DType::f64 ? bytes_for(double{}) : bytes_for(float{});
+}
+
 void needed(const DecodeKernels& kernels, const layout::OneTile& layout, Missing& missing) {
   if (layout.has_full) missing.add(kernels.full);
   if (layout.has_partial) missing.add(kernels.masked);

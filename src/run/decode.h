@@ -40,6 +40,13 @@ void needed(const DecodeKernels& kernels, const layout::OneTile& layout, Missing
 // Adds all of them. `may_hide`: some pairs may be hidden.
 void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing);
 
+// What decoding takes besides its kernels' specs.
+struct DecodeCapacity {
+  std::int64_t rows = 0, lists = 0, chunks = 0;  // of a key head; sequences x key heads; of a list
+};
+// Bytes that a thread needs at most, its share of kept chunks included.
+std::int64_t decode_scratch(const DecodeKernels& kernels, const DecodeCapacity& capacity);
+
 // An entry of the batch of a forward problem.
 struct DecodeSequence {
   const ForwardProblem& problem;

@@ -35,6 +35,7 @@ class Cpu final : public Backend {
   void backward(const BackwardRequest& call) const override;
   void prepare(const Request& call, bool backward) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
+  [[nodiscard]] std::int64_t forward_kept(const Sizes& sizes) const override;
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
@@ -64,6 +65,8 @@ class Cpu final : public Backend {
 
   // Of the score mod and the mask, whatever a call is like.
   [[nodiscard]] plan::ModScratch most_scratch(const Sizes& sizes) const;
+  // Of a thread that decodes; 0 if such calls do not.
+  [[nodiscard]] std::int64_t decode_scratch(const Sizes& sizes) const;
 
   Process& process_;
   const Program program_;
