@@ -159,8 +159,9 @@ struct CallSpec {
 struct Shapes {
   TensorSpec out, lse, max, dq, dk, dv;
   // Bytes of working memory that a thread needs at most, for positions from 0 on; the second without
-  // the private sums of captures' gradients.
-  std::int64_t forward_scratch = 0, backward_scratch = 0;
+  // the private sums of captures' gradients. And what a forward call keeps of its rows besides, once
+  // for all threads, where its mask is looked at in several passes.
+  std::int64_t forward_scratch = 0, backward_scratch = 0, forward_kept = 0;
 
   // Bytes that a forward pass leaves for its backward, besides q, k and v.
   [[nodiscard]] TREADLE_API std::int64_t saved_bytes(Save save) const;

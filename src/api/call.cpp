@@ -10,9 +10,9 @@
 namespace treadle::api {
 namespace {
 
-std::vector<ConstView> views_of(std::span<const ir::Slot> slots,
-                                const std::vector<const Capture*>& bound) {
-  std::vector<ConstView> views;
+void find_views(std::span<const ir::Slot> slots, const std::vector<const Capture*>& bound,
+                std::vector<ConstView>& views) {
+  views.clear();
   views.reserve(slots.size());
   for (const ir::Slot& slot : slots) {
     const auto found = std::ranges::find_if(
@@ -20,7 +20,6 @@ std::vector<ConstView> views_of(std::span<const ir::Slot> slots,
     if (found == bound.end()) base::internal_error("no capture for slot {}", slot.name);
     views.push_back((*found)->view());
   }
-  return views;
 }
 
 }  // namespace
@@ -29,14 +28,23 @@ std::vector<ConstView> memory_of(std::span<const ir::Slot> slots,
                                  const std::vector<Capture>& captures) {
   std::vector<const Capture*> bound;
   for (const Capture& capture : captures) bound.push_back(&capture);
-  return views_of(slots, bound);
+  std::vector<ConstView> views;
+  find_views(slots, bound, views);
+  return views;
 }
 
 backend::Bindings bindings_of(const backend::Program& program,
                               const std::vector<const Capture*>& bound) {
-  return {.score_mod = views_of(program.score_mod.slots(), bound),
-          .mask = views_of(program.mask.slots(), bound),
-          .derivative = views_of(program.derivative.graph.slots(), bound)};
+  backend::Bindings bindings;
+  find_bindings(program, bound, bindings);
+  return bindings;
+}
+
+void find_bindings(const backend::Program& program, const std::vector<const Capture*>& bound,
+                   backend::Bindings& bindings) {
+  find_views(program.score_mod.slots(), bound, bindings.score_mod);
+  find_views(program.mask.slots(), bound, bindings.mask);
+  find_views(program.derivative.graph.slots(), bound, bindings.derivative);
 }
 
 base::Workers workers_of(std::string_view name, const Call& call) {

@@ -14,6 +14,9 @@ namespace treadle::api {
 // Captures bound to the slots of the program's graphs.
 backend::Bindings bindings_of(const backend::Program& program,
                               const std::vector<const Capture*>& bound);
+// The same into `bindings`, whose memory is used again.
+void find_bindings(const backend::Program& program, const std::vector<const Capture*>& bound,
+                   backend::Bindings& bindings);
 
 // Who works on the call: its executor, or oneTBB on all cores, made once; until its stop. `name` is
 // the call's, in messages.

@@ -2,6 +2,7 @@
 #include "api/check.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <tuple>
 
@@ -52,11 +53,16 @@ void check_key_type(std::string_view call, std::string_view name, DType type) {
 // Sufficient and, for the views people make, necessary: walking from the smallest stride up, each
 // axis must step over everything the smaller ones reach.
 bool elements_share_memory(const View& view) {
-  std::vector<std::pair<std::int64_t, std::int64_t>> axes;  // step, length
+  std::array<std::pair<std::int64_t, std::int64_t>, 4> four;  // step, length
+  std::vector<std::pair<std::int64_t, std::int64_t>> many(
+      view.rank() > 4 ? static_cast<std::size_t>(view.rank()) : 0);
+  std::span axes = many.empty() ? std::span(four) : std::span(many);
+  std::size_t count = 0;
   for (int axis = 0; axis < view.rank(); ++axis) {
     if (view.size(axis) == 0) return false;
-    if (view.size(axis) > 1) axes.emplace_back(std::abs(view.stride(axis)), view.size(axis));
+    if (view.size(axis) > 1) axes[count++] = {std::abs(view.stride(axis)), view.size(axis)};
   }
+  axes = axes.first(count);
   std::ranges::sort(axes);
   std::int64_t reach = 0;
   for (const auto& [step, length] : axes) {
@@ -166,8 +172,14 @@ void check_layout(std::string_view call, const base::Hash& mask, const backend::
 std::vector<const Capture*> bind(std::string_view call, const std::vector<Capture>& compiled,
                                  const std::vector<Capture>& given) {
   std::vector<const Capture*> bound;
+  bind(call, compiled, given, bound);
+  return bound;
+}
+
+void bind(std::string_view call, const std::vector<Capture>& compiled,
+          const std::vector<Capture>& given, std::vector<const Capture*>& bound) {
+  bound.clear();
   for (const Capture& capture : compiled) bound.push_back(&capture);
-  std::vector<bool> set(bound.size());
   for (const Capture& capture : given) {
     const auto known = std::ranges::find(compiled, capture.name(), &Capture::name);
     if (known == compiled.end()) {
@@ -177,8 +189,7 @@ std::vector<const Capture*> bind(std::string_view call, const std::vector<Captur
            names.empty() ? "are none" : "are " + names);
     }
     const auto at = static_cast<std::size_t>(known - compiled.begin());
-    if (set[at]) fail("{}: capture \"{}\" is bound twice", call, capture.name());
-    set[at] = true;
+    if (bound[at] != &*known) fail("{}: capture \"{}\" is bound twice", call, capture.name());
     if (capture.view().dtype() != known->view().dtype() ||
         capture.view().rank() != known->view().rank()) {
       fail(
@@ -189,7 +200,6 @@ std::vector<const Capture*> bind(std::string_view call, const std::vector<Captur
     }
     bound[at] = &capture;
   }
-  return bound;
 }
 
 void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,

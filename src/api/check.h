@@ -45,6 +45,9 @@ void check_layout(std::string_view call, const base::Hash& mask, const backend::
 // by those of the call.
 std::vector<const Capture*> bind(std::string_view call, const std::vector<Capture>& compiled,
                                  const std::vector<Capture>& given);
+// The same into `bound`, whose memory is used again.
+void bind(std::string_view call, const std::vector<Capture>& compiled,
+          const std::vector<Capture>& given, std::vector<const Capture*>& bound);
 
 // Views for exactly the gradients that were asked for when compiled; `bound` are the call's captures.
 void check_captures(const Attention::Compiled& compiled, const std::vector<CaptureView>& views,

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "api/call_room.h"
 #include "backend/backend.h"
 #include "base/hash.h"
+#include "base/idle.h"
 #include "treadle/attention.h"
 
 namespace treadle {
@@ -20,6 +22,7 @@ struct Attention::Compiled {
   std::optional<double> scale;
   Save save = Save::lse;
   std::unique_ptr<const backend::Backend> backend;
+  mutable base::Idle<api::CallRoom> rooms = {};
 };
 
 }  // namespace treadle

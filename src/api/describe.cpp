@@ -85,7 +85,8 @@ Shapes Attention::shapes(const TensorSpec& q, const TensorSpec& k, const TensorS
           .dk = gradient(k),
           .dv = gradient(v),
           .forward_scratch = compiled_->backend->forward_scratch(sizes),
-          .backward_scratch = compiled_->backend->backward_scratch(sizes)};
+          .backward_scratch = compiled_->backend->backward_scratch(sizes),
+          .forward_kept = compiled_->backend->forward_kept(sizes)};
 }
 
 std::int64_t Shapes::saved_bytes(Save save) const {

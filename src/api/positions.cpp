@@ -41,10 +41,17 @@ Range rows_from(std::int64_t offset, std::int64_t count) {
 }  // namespace
 
 std::vector<Part> parts_of(std::string_view name, const Call& call, const backend::Sizes& sizes) {
+  std::vector<Part> parts;
+  find_parts(name, call, sizes, parts);
+  return parts;
+}
+
+void find_parts(std::string_view name, const Call& call, const backend::Sizes& sizes,
+                std::vector<Part>& parts) {
   const std::int64_t queries = sizes.queries.count(), keys = sizes.keys.count();
   check(name, "q_offsets", call.q_offsets, sizes.batch, queries);
   check(name, "kv_offsets", call.kv_offsets, sizes.batch, keys);
-  std::vector<Part> parts;
+  parts.clear();
   for (std::int64_t first = 0; first == 0 || first < sizes.batch;) {
     const std::int64_t q = offset_of(call.q_offsets, first), kv = offset_of(call.kv_offsets, first);
     std::int64_t end = first + 1;
@@ -65,7 +72,6 @@ std::vector<Part> parts_of(std::string_view name, const Call& call, const backen
     parts.push_back(part);
     first = end;
   }
-  return parts;
 }
 
 const Part& only_part(std::string_view name, const std::vector<Part>& parts,

@@ -31,6 +31,9 @@ struct Part {
 // The parts of a call whose sizes are checked, in the order of the batch; at least one. Throws
 // treadle::Error for offsets that are no positions.
 std::vector<Part> parts_of(std::string_view name, const Call& call, const backend::Sizes& sizes);
+// The same into `parts`, whose memory is used again.
+void find_parts(std::string_view name, const Call& call, const backend::Sizes& sizes,
+                std::vector<Part>& parts);
 
 // The part that is all of them; throws if there are several. `what` begins the end of the message,
 // as in "a layout is".

@@ -37,18 +37,22 @@ struct Runner {
   const std::vector<double>& sinks;
   const backend::Bindings& bound;
   const std::optional<base::DropoutRule> dropout;
-  std::vector<Part> parts;
+  const std::vector<Part>& parts;
 
+  // `room` has the call's captures, and gets the rest.
   Runner(std::string_view of, const Attention::Compiled& with, const Call& what, const Sizes& all,
-         const std::vector<double>& logits, const backend::Bindings& memory)
+         CallRoom& room)
       : name(of),
         compiled(with),
         call(what),
         sizes(all),
-        sinks(logits),
-        bound(memory),
+        sinks(room.sinks),
+        bound(room.bindings),
         dropout(base::dropout_rule(of, what.dropout)),
-        parts(parts_of(of, what, all)) {
+        parts(room.parts) {
+    find_sinks(name, call.sinks, sizes, room.sinks);
+    find_bindings(compiled.program, room.bound, room.bindings);
+    find_parts(name, call, sizes, room.parts);
     if (call.layout.empty()) return;
     check_layout(name, compiled.mask, only_part(name, parts, "a layout is").sizes, call.layout);
   }
@@ -171,10 +175,9 @@ void backward_parts(const Runner& runner, const BackwardViews& results, const Sa
 
 void run_forward(std::string_view name, const Attention::Compiled& compiled, const Sizes& sizes,
                  const ForwardViews& results, const Inputs& inputs, const Call& call) {
-  const std::vector<double> sinks = sinks_of(name, call.sinks, sizes);
-  const std::vector<const Capture*> bound = bind(name, compiled.captures, call.captures);
-  const backend::Bindings bindings = bindings_of(compiled.program, bound);
-  const Runner runner(name, compiled, call, sizes, sinks, bindings);
+  const auto room = compiled.rooms.take();
+  bind(name, compiled.captures, call.captures, room->bound);
+  const Runner runner(name, compiled, call, sizes, *room);
   if (!runner.is_whole()) return forward_parts(runner, results, inputs);
   const backend::ForwardRequest request{runner.request(runner.parts.front(), inputs), results};
   compiled.backend->forward({&request, 1});
@@ -183,9 +186,9 @@ void run_forward(std::string_view name, const Attention::Compiled& compiled, con
 void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
                   const BackwardViews& results, const BackwardGiven& given,
                   const std::vector<const Capture*>& bound) {
-  const std::vector<double> sinks = sinks_of("backward", given.call.sinks, sizes);
-  const backend::Bindings bindings = bindings_of(compiled.program, bound);
-  const Runner runner("backward", compiled, given.call, sizes, sinks, bindings);
+  const auto room = compiled.rooms.take();
+  room->bound = bound;
+  const Runner runner("backward", compiled, given.call, sizes, *room);
   Tensor out, lse;
   Saved recomputed;
   const bool recompute = compiled.save == Save::nothing;
@@ -202,7 +205,7 @@ void run_backward(const Attention::Compiled& compiled, const Sizes& sizes,
   // Before anything is written: results may lie where it is read.
   std::vector<double> dsinks;
   if (results.dsinks) {
-    dsinks = sink_gradients(sinks, sizes, {saved, given.dout, given.dlse},
+    dsinks = sink_gradients(runner.sinks, sizes, {saved, given.dout, given.dlse},
                             workers_of("backward", given.call));
   }
   if (runner.is_whole()) {

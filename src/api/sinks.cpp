@@ -49,7 +49,14 @@ double tree_sum(std::int64_t begin, std::int64_t end, const Value& value) {
 std::vector<double> sinks_of(std::string_view call, const std::optional<ConstView>& given,
                              const backend::Sizes& sizes) {
   std::vector<double> sinks;
-  if (!given) return sinks;
+  find_sinks(call, given, sizes, sinks);
+  return sinks;
+}
+
+void find_sinks(std::string_view call, const std::optional<ConstView>& given,
+                const backend::Sizes& sizes, std::vector<double>& sinks) {
+  sinks.clear();
+  if (!given) return;
   if (!base::holds_gradients(given->dtype())) {
     base::fail("{}: sinks are of type {}; they must be f64, f32, bf16 or f16", call,
                name_of(given->dtype()));
@@ -57,7 +64,6 @@ std::vector<double> sinks_of(std::string_view call, const std::optional<ConstVie
   check_tensor(call, "sinks", *given, {given->dtype(), std::array{sizes.heads}});
   for (std::int64_t h = 0; h < sizes.heads; ++h)
     sinks.push_back(base::load_double(given->data(), given->dtype(), h * given->stride(0)));
-  return sinks;
 }
 
 std::vector<double> sink_gradients(const std::vector<double>& sinks, const backend::Sizes& sizes,

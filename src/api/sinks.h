@@ -14,6 +14,9 @@ namespace treadle::api {
 // The sinks of a call, checked; empty if there are none.
 std::vector<double> sinks_of(std::string_view call, const std::optional<ConstView>& given,
                              const backend::Sizes& sizes);
+// The same into `sinks`, whose memory is used again.
+void find_sinks(std::string_view call, const std::optional<ConstView>& given,
+                const backend::Sizes& sizes, std::vector<double>& sinks);
 
 // What a row gives to its sink's gradient depends on its results alone.
 struct SinkRows {

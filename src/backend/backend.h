@@ -102,8 +102,9 @@ class Backend {
   // Makes what calls with such sizes and types can need; inputs are empty and have only types.
   virtual void prepare(const Request& request, bool backward) const = 0;
 
-  // Bytes of working memory that a thread needs at most.
+  // Bytes of working memory that a thread needs at most, and that a call keeps for all of them.
   [[nodiscard]] virtual std::int64_t forward_scratch(const Sizes& sizes) const = 0;
+  [[nodiscard]] virtual std::int64_t forward_kept(const Sizes&) const { return 0; }
   [[nodiscard]] virtual std::int64_t backward_scratch(const Sizes& sizes) const = 0;
 };
 

@@ -54,7 +54,7 @@ struct Causal {
             .value_dim = dim,
             .score_facts = facts,
             .mask_facts = facts};
-    kind.score_facts.unit_stride.assign(forms.score.graph.slots().size(), true);
+    kind.score_facts.unit_stride = std::vector<bool>(forms.score.graph.slots().size(), true);
   }
 };
 

@@ -51,6 +51,17 @@ void check_binding(const Slot& slot, const ConstView& view) {
 template <class F>
 Interpreter<F>::Interpreter(const Graph& graph, std::vector<ConstView> bindings)
     : graph_(graph), bindings_(std::move(bindings)), columns_(graph.size()) {
+  check_bindings();
+}
+
+template <class F>
+void Interpreter<F>::bind(const std::vector<ConstView>& bindings) {
+  bindings_ = bindings;
+  check_bindings();
+}
+
+template <class F>
+void Interpreter<F>::check_bindings() const {
   if (bindings_.size() != graph_.slots().size()) {
     base::internal_error("interpret: {} slots, {} bindings", graph_.slots().size(),
                          bindings_.size());

@@ -36,6 +36,8 @@ class Interpreter {
  public:
   // bindings[i] is the memory of graph.slots()[i]; dtype and rank must agree.
   Interpreter(const Graph& graph, std::vector<ConstView> bindings);
+  // Other memory from now on.
+  void bind(const std::vector<ConstView>& bindings);
 
   void operator()(const Points<F>& points, std::int64_t count);
 
@@ -52,6 +54,8 @@ class Interpreter {
   [[nodiscard]] std::string poison_reason(int output, std::int64_t point) const;
 
  private:
+  void check_bindings() const;
+
   struct Column {
     std::vector<F> real;
     std::vector<std::int64_t> integer;

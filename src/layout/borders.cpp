@@ -49,9 +49,10 @@ std::vector<ir::NodeId> comparisons(const ir::Graph& mask) {
   return found;
 }
 
-std::vector<std::int64_t> borders(const ir::Graph& mask, std::span<const ir::NodeId> comparisons,
-                                  const passes::Bounds& bounds, const passes::Box& box) {
-  std::vector<std::int64_t> found;
+void find_borders(std::vector<std::int64_t>& found, const ir::Graph& mask,
+                  std::span<const ir::NodeId> comparisons, const passes::Bounds& bounds,
+                  const passes::Box& box) {
+  found.clear();
   const passes::Counts counts = passes::counts_of(box);
   for (const ir::NodeId id : comparisons) {
     const ir::Node& node = mask[id];
@@ -75,7 +76,6 @@ std::vector<std::int64_t> borders(const ir::Graph& mask, std::span<const ir::Nod
   std::ranges::sort(found);
   const auto [first, last] = std::ranges::unique(found);
   found.erase(first, last);
-  return found;
 }
 
 }  // namespace treadle::layout

@@ -16,9 +16,10 @@ namespace treadle::layout {
 // The comparisons of integers in a graph.
 std::vector<ir::NodeId> comparisons(const ir::Graph& mask);
 
-// Keys inside the box where one of them becomes true or false for the first or the last query,
+// Into `found`: keys inside the box where one of them becomes true or false for the first or the last query,
 // ascending, each once. `bounds` has just been evaluated over the box, whose keys are neighbours.
-std::vector<std::int64_t> borders(const ir::Graph& mask, std::span<const ir::NodeId> comparisons,
-                                  const passes::Bounds& bounds, const passes::Box& box);
+void find_borders(std::vector<std::int64_t>& found, const ir::Graph& mask,
+                  std::span<const ir::NodeId> comparisons, const passes::Bounds& bounds,
+                  const passes::Box& box);
 
 }  // namespace treadle::layout

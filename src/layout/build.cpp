@@ -108,43 +108,6 @@ Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles,
   });
 }
 
-std::vector<Layout> build_tiles(const Mask& mask, std::span<const Extent> extents,
-                                const base::Workers& workers) {
-  check_mask(mask);
-  for (const Extent& extent : extents) check_extent(extent);
-  std::vector<Layout> layouts(extents.size());
-  const bool per_batch = mask.graph.uses(Input::b);
-  const bool per_head = mask.graph.uses(Input::h);
-  passes::CaptureTables tables(mask.memory);
-  const auto count = std::ssize(extents);
-  const std::int64_t fair = (count + 4 * workers.threads() - 1) / (4 * workers.threads());
-  const std::int64_t size = std::max<std::int64_t>(fair, 8);
-  base::parallel_for(workers, (count + size - 1) / size, [&](std::int64_t task) {
-    Classifier classifier(mask.graph, tables, mask.memory, workers);
-    std::vector<std::vector<Run>> runs;
-    for (std::int64_t i = task * size; i < std::min(count, (task + 1) * size); ++i) {
-      const Extent& extent = extents[static_cast<std::size_t>(i)];
-      Tiles tiles({}, extent.queries, std::max<std::int64_t>(extent.queries.count(), 1));
-      runs.resize(static_cast<std::size_t>(per_head ? extent.heads : 1));
-      for (std::vector<Run>& list : runs) list.clear();
-      const auto dense = as_dense(mask, extent);
-      for (std::size_t h = 0; h < runs.size() && tiles.count() > 0; ++h) {
-        const auto head = static_cast<std::int64_t>(h);
-        if (dense) {
-          classify_dense(*dense, tiles, extent.first_b, head, 0, extent.keys, runs[h]);
-        } else {
-          classifier.classify(tiles, extent.first_b, head, 0, 0, extent.keys.begin, extent.keys.end,
-                              {&runs[h], 1});
-        }
-      }
-      if (tiles.count() == 0) runs.clear();
-      layouts[static_cast<std::size_t>(i)] =
-          Layout(extent, std::move(tiles), per_batch, per_head, runs);
-    }
-  });
-  return layouts;
-}
-
 Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles,
              const base::Workers& workers) {
   check_mask(mask);

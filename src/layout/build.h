@@ -29,11 +29,6 @@ void check_mask(const Mask& mask);
 Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles,
              const base::Workers& workers);
 
-// Several, of different queries and keys: each is one tile of all its queries, and of one batch entry.
-// So a step of many sequences costs little more than its bounds.
-std::vector<Layout> build_tiles(const Mask& mask, std::span<const Extent> extents,
-                                const base::Workers& workers);
-
 // Only keys of the selection; no tile may cross a border of its query blocks (Order::Kind::blocks).
 Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles,
              const base::Workers& workers);

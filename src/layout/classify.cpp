@@ -5,8 +5,10 @@
 #include "layout/classify.h"
 
 #include <algorithm>
+#include <array>
 
 #include "layout/borders.h"
+#include "layout/division.h"
 #include "layout/key_period.h"
 
 namespace treadle::layout {
@@ -27,16 +29,30 @@ Run run_of(const passes::Axis& keys, bool full) {
   return Run::stepped({keys.low, keys.count, keys.outer_step, keys.outer_count}, full);
 }
 
+bool divides(const ir::Graph& mask) {
+  return std::ranges::any_of(
+      mask.nodes(), [&](const ir::Node& node) { return division_of(mask, node).has_value(); });
+}
+
 }  // namespace
 
 Classifier::Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
                        const std::vector<ConstView>& memory, const base::Workers& workers)
     : mask_(mask),
-      workers_(workers),
+      workers_(&workers),
       outputs_(static_cast<int>(mask.outputs().size())),
+      divides_(divides(mask)),
       comparisons_(comparisons(mask)),
       bounds_(mask, tables),
       interpret_(mask, memory) {}
+
+void Classifier::bind(const std::vector<ConstView>& memory, const base::Workers& workers) {
+  workers_ = &workers;
+  bounds_.forget();
+  interpret_.bind(memory);
+  residues_ = {};
+  repeats_ = {};
+}
 
 void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
                           std::int64_t last, std::int64_t begin, std::int64_t end,
@@ -47,7 +63,7 @@ void Classifier::classify(const Tiles& tiles, std::int64_t b, std::int64_t h, st
   const auto contiguous = [&](std::int64_t from, std::int64_t to) {
     if (from < to) split(group, {.low = from, .count = to - from});
   };
-  const std::int64_t period = key_period(mask_, end - begin);
+  const std::int64_t period = divides_ ? key_period(mask_, end - begin) : 1;
   if (period == 1 && first == last)
     return classify_tile(group, {.low = begin, .count = end - begin});
   if (period == 1) return contiguous(begin, end);
@@ -69,7 +85,8 @@ void Classifier::classify_tile(const Group& group, const passes::Axis& keys) {
     from = to;
   };
   if (truth == Truth::unsure) {
-    for (const std::int64_t border : borders(mask_, comparisons_, bounds_, box_)) until(border);
+    find_borders(borders_, mask_, comparisons_, bounds_, box_);
+    for (const std::int64_t border : borders_) until(border);
   }
   until(keys.low + keys.count);
 }
@@ -93,7 +110,7 @@ void Classifier::split_tiles(const Group& group, const passes::Axis& keys) {
 }
 
 void Classifier::split(const Group& group, passes::Axis keys) {
-  workers_.check();
+  workers_->check();
   const auto queries = group.tiles.joined(group.first, group.last);
   if (!queries) return split_tiles(group, keys);
   const Truth truth = truth_of(*queries, keys);
@@ -148,7 +165,7 @@ void Classifier::classify_listed(const Tiles& tiles, std::int64_t b, std::int64_
                                  std::int64_t tile, std::span<const Run> listed,
                                  std::vector<Run>& runs) {
   if (listed.empty()) return;
-  workers_.check();
+  workers_->check();
   const std::int64_t begin = listed.front().begin();
   const std::int64_t end = listed.back().end();
   const Run& only = listed.front();
@@ -194,7 +211,10 @@ void Classifier::settle(const Tiles& tiles, std::int64_t tile, const passes::Axi
   step = std::max<std::int64_t>(step, 1);
   evaluate(tiles, tile, 0, step, line);
   // 0: none of them sees the key, 2: all do, 1: some.
-  std::vector<std::uint8_t> kinds(some_.size());
+  std::array<std::uint8_t, leaf_keys> few;
+  std::vector<std::uint8_t> many;
+  if (some_.size() > few.size()) many.resize(some_.size());
+  const std::span kinds = many.empty() ? std::span(few).first(some_.size()) : std::span(many);
   for (std::size_t i = 0; i < kinds.size(); ++i)
     kinds[i] = static_cast<std::uint8_t>(some_[i] + all_[i]);
 

@@ -25,6 +25,8 @@ class Classifier {
   // whether the workers are to stop.
   Classifier(const ir::Graph& mask, passes::CaptureTables& tables,
              const std::vector<ConstView>& memory, const base::Workers& workers);
+  // For another call. The tables have been bound to its captures.
+  void bind(const std::vector<ConstView>& memory, const base::Workers& workers);
 
   // Appends the runs among keys begin .. end - 1 of tiles first .. last to runs[0 .. last - first].
   void classify(const Tiles& tiles, std::int64_t b, std::int64_t h, std::int64_t first,
@@ -76,14 +78,15 @@ class Classifier {
                 const passes::Axis& line);
 
   const ir::Graph& mask_;
-  const base::Workers& workers_;
+  const base::Workers* workers_;
   int outputs_;
+  bool divides_;  // else no keys repeat
   std::vector<ir::NodeId> comparisons_;
   passes::Bounds bounds_;
   ir::Interpreter<double> interpret_;
   passes::Box box_;
   Patience residues_, repeats_;
-  std::vector<std::int64_t> q_, kv_;
+  std::vector<std::int64_t> borders_, q_, kv_;
   // Per key of the last evaluation: whether some, whether all of them see it.
   std::vector<std::uint8_t> some_, all_;
 };

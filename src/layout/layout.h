@@ -32,6 +32,21 @@ struct Extent {
 // Throws treadle::Error for what no layout can have.
 void check_extent(const Extent& extent);
 
+// What a layout with one tile says, wherever it is kept.
+struct OneTile {
+  Extent extent;
+  bool per_batch = false, per_head = false;
+  bool has_full = false, has_partial = false;
+  const std::uint32_t* offsets = nullptr;  // as Layout has them
+  const Run* all = nullptr;
+
+  [[nodiscard]] std::span<const Run> runs(std::int64_t b, std::int64_t h) const {
+    const std::int64_t list =
+        (per_batch ? b * (per_head ? extent.heads : 1) : 0) + (per_head ? h : 0);
+    return {all + offsets[list], offsets[list + 1] - offsets[list]};
+  }
+};
+
 class Layout {
  public:
   Layout() = default;
@@ -46,6 +61,10 @@ class Layout {
   [[nodiscard]] bool per_head() const { return per_head_; }
 
   [[nodiscard]] std::span<const Run> runs(std::int64_t b, std::int64_t h, std::int64_t tile) const;
+  // Of one that has one tile, as long as it is there.
+  [[nodiscard]] OneTile only_tile() const {
+    return {extent_, per_batch_, per_head_, has_full_, has_partial_, offsets_.data(), runs_.data()};
+  }
   [[nodiscard]] std::int64_t run_count() const { return static_cast<std::int64_t>(runs_.size()); }
   [[nodiscard]] std::int64_t bytes() const;
 

@@ -24,6 +24,13 @@ std::string to_text(const Order& order) {
   return "?";
 }
 
+void Tiles::set_one(Range queries) {
+  order_ = {};
+  queries_ = queries;
+  height_ = queries.count();
+  axes_.assign(1, {.low = queries.begin, .count = queries.count()});
+}
+
 Tiles::Tiles(const Order& order, Range queries, std::int64_t height)
     : order_(order), queries_(queries), height_(height) {
   constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();

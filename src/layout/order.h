@@ -41,6 +41,8 @@ class Tiles {
  public:
   Tiles() = default;
   Tiles(const Order& order, Range queries, std::int64_t height);
+  // Makes these one tile of all queries, of which there are some, in their order.
+  void set_one(Range queries);
 
   [[nodiscard]] const Order& order() const { return order_; }
   [[nodiscard]] std::int64_t height() const { return height_; }  // the most that a tile holds

@@ -109,6 +109,14 @@ Bounds::Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents)
   }
 }
 
+void Bounds::forget() {
+  evaluated_ = false;
+  for (NodeId id = 0; id < graph_.size(); ++id) {
+    inside_[id] = true;
+    used_[id] = {};
+  }
+}
+
 Truth Bounds::truth(const Box& box) {
   evaluate(box);
   const Bound& result = output(0);
@@ -220,8 +228,9 @@ Bound Bounds::load(NodeId id) {
   const std::int64_t last = std::min(index.high, view.size(moving) - 1);
   if (first > last) return unknown;
   Used& used = used_[id];
-  if (used.table == nullptr || used.axis != moving || used.offset != offset) {
-    used = {&tables_.along(node.slot, moving, offset), moving, offset};
+  if (used.table == nullptr || used.axis != moving || used.offset != offset ||
+      used.table->length() <= last) {
+    used = {&tables_.along({node.slot, moving, offset}, last), moving, offset};
   }
   Bound bound = node.type == Type::real ? of_real(used.table->reals(first, last))
                                         : of_integer(used.table->integers(first, last));

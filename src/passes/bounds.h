@@ -28,6 +28,9 @@ class Bounds {
  public:
   Bounds(const ir::Graph& graph, CaptureTables& tables, Contents contents = Contents::scanned);
 
+  // Before the next box: the captures have been bound anew, or may hold something else.
+  void forget();
+
   // Of the first output, which must be a bool; unsure also where another output may be poisoned.
   Truth truth(const Box& box);
 

@@ -44,11 +44,19 @@ template <class Element>
                                                                   std::int64_t count) {
   return extremes_of(values, count);
 }
+// Which alone has a minimum of 64 bits.
+template <class Element>
+[[gnu::target("avx512f")]] std::pair<Element, Element> extremes_avx512(const Element* values,
+                                                                       std::int64_t count) {
+  return extremes_of(values, count);
+}
 #endif
 
 template <class Element>
 std::pair<Element, Element> extremes(const Element* values, std::int64_t count) {
 #if defined(__x86_64__)
+  if (sizeof(Element) == 8 && __builtin_cpu_supports("avx512f"))
+    return extremes_avx512(values, count);
   if (__builtin_cpu_supports("avx2")) return extremes_avx2(values, count);
 #endif
   return extremes_of(values, count);
@@ -56,11 +64,12 @@ std::pair<Element, Element> extremes(const Element* values, std::int64_t count) 
 
 }  // namespace
 
-RangeTable::RangeTable(ConstView array) : array_(std::move(array)) {
+void RangeTable::build(ConstView array, std::int64_t most) {
+  array_ = std::move(array);
   if (is_float(array_.dtype())) {
-    build(reals_);
+    fill(reals_, most);
   } else {
-    build(integers_);
+    fill(integers_, most);
   }
 }
 
@@ -102,21 +111,23 @@ RangeTable::Extremes<T> RangeTable::scan(std::int64_t first, std::int64_t last) 
 }
 
 template <class T>
-void RangeTable::build(Levels<T>& levels) {
+void RangeTable::fill(Levels<T>& levels, std::int64_t most) {
   std::int64_t count = length() / block;  // whole ones; the rest is read when asked for
-  if (count == 0) return;
-  auto& blocks = levels.emplace_back(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i)
-    blocks[static_cast<std::size_t>(i)] = scan<T>(i * block, i * block + block - 1);
-  while (count > 1) {
-    count /= 2;
-    std::vector<Extremes<T>> level(static_cast<std::size_t>(count));
-    const std::vector<Extremes<T>>& halves = levels.back();
+  std::int64_t room = std::max(length(), most) / block;
+  for (std::size_t k = 0; room > 0; ++k, count /= 2, room /= 2) {
+    if (k == levels.size()) levels.emplace_back();
+    std::vector<Extremes<T>>& level = levels[k];
+    level.reserve(static_cast<std::size_t>(room));
+    level.resize(static_cast<std::size_t>(count));
     for (std::size_t i = 0; i < level.size(); ++i) {
-      const Extremes<T>&a = halves[2 * i], &b = halves[2 * i + 1];
-      level[i] = {std::min(a.low, b.low), std::max(a.high, b.high), a.nan || b.nan};
+      const auto first = static_cast<std::int64_t>(i) * block;
+      if (k == 0) {
+        level[i] = scan<T>(first, first + block - 1);
+        continue;
+      }
+      level[i] = levels[k - 1][2 * i];
+      include(level[i], levels[k - 1][2 * i + 1]);
     }
-    levels.push_back(std::move(level));
   }
 }
 
@@ -149,20 +160,42 @@ RealRange RangeTable::reals(std::int64_t first, std::int64_t last) const {
                                       : range;  // fp32 evaluation rounds an f64 element
 }
 
-const RangeTable& CaptureTables::along(std::int32_t slot, int axis, std::int64_t offset) {
-  const Key key{slot, axis, offset};
+void CaptureTables::bind(const std::vector<ConstView>& memory) {
+  constexpr std::size_t most = 16;  // lines may be others in every call
+  memory_ = memory;
+  if (tables_.size() > most) tables_.clear();
+  for (auto& [key, known] : tables_) known.valid = false;
+}
+
+const RangeTable* CaptureTables::find(const CaptureLine& line, std::int64_t last) const {
+  for (const bool whole : {false, true}) {
+    const auto known = tables_.find({line, whole});
+    if (known != tables_.end() && known->second.valid && known->second.table.length() > last)
+      return &known->second.table;
+  }
+  return nullptr;
+}
+
+const RangeTable& CaptureTables::along(const CaptureLine& line, std::int64_t last) {
   {
     const std::shared_lock lock(mutex_);
-    const auto known = tables_.find(key);
-    if (known != tables_.end()) return known->second;
+    if (const RangeTable* table = find(line, last)) return *table;
   }
-  const ConstView& view = memory(slot);
-  const auto* start = static_cast<const std::byte*>(view.data()) +
-                      offset * static_cast<std::int64_t>(size_of(view.dtype()));
-  RangeTable table(ConstView(start, view.dtype(), {view.size(axis)}, {view.stride(axis)}));
   const std::unique_lock lock(mutex_);
-  return tables_.try_emplace(key, std::move(table))
-      .first->second;  // a map keeps its elements where they are
+  if (const RangeTable* table = find(line, last)) return *table;
+  // What others may look at stays as it is, so one that is too short gets one of all beside it.
+  bool whole = false;
+  const auto shorter = tables_.find({line, false});
+  if (shorter != tables_.end() && shorter->second.valid) whole = true;
+  const ConstView& view = memory(line.slot);
+  const auto* start = static_cast<const std::byte*>(view.data()) +
+                      line.offset * static_cast<std::int64_t>(size_of(view.dtype()));
+  const std::int64_t length = whole ? view.size(line.axis) : last + 1;
+  Known& known = tables_[{line, whole}];  // a map keeps its elements where they are
+  known.table.build(ConstView(start, view.dtype(), {length}, {view.stride(line.axis)}),
+                    view.size(line.axis));
+  known.valid = true;
+  return known.table;
 }
 
 }  // namespace treadle::passes

@@ -4,8 +4,8 @@
 //   table.integers(100, 4000)           // over ids[100] ... ids[4000]
 //
 // Blocks of 256 elements have their extremes stored, and pairs of them, pairs of pairs and so on;
-// the ends are read. A table describes the array as it was when built: it belongs to one Layout and
-// is never kept for the next.
+// the ends are read. A table describes the array as it was when built: its memory may be kept for the
+// next layout, what it says never is.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,13 @@ namespace treadle::passes {
 
 class RangeTable {
  public:
+  RangeTable() = default;
   // A view of rank 1, of any type and stride.
-  explicit RangeTable(ConstView array);
+  explicit RangeTable(ConstView array) { build(std::move(array)); }
+
+  // Of another array, or of what the array holds now, in the same memory, which is enough for one of
+  // `most` elements, too.
+  void build(ConstView array, std::int64_t most = 0);
 
   [[nodiscard]] std::int64_t length() const { return array_.size(0); }
 
@@ -39,12 +44,13 @@ class RangeTable {
     bool nan;
   };
   template <class T>
-  using Levels = std::vector<std::vector<Extremes<T>>>;  // [k][i]: 2^k blocks from i * 2^k on
+  // [k][i]: 2^k blocks from i * 2^k on. Of an array before there may be more of them.
+  using Levels = std::vector<std::vector<Extremes<T>>>;
 
   template <class T>
   Extremes<T> scan(std::int64_t first, std::int64_t last) const;
   template <class T>
-  void build(Levels<T>& levels);
+  void fill(Levels<T>& levels, std::int64_t most);
   template <class T>
   Extremes<T> query(const Levels<T>& levels, std::int64_t first, std::int64_t last) const;
 
@@ -53,29 +59,48 @@ class RangeTable {
   Levels<double> reals_;           // of floats
 };
 
+// A line of elements of a capture: those along an axis that begin so many elements from its start.
+struct CaptureLine {
+  std::int32_t slot = 0;
+  int axis = 0;
+  std::int64_t offset = 0;
+
+  auto operator<=>(const CaptureLine&) const = default;
+};
+
 // The tables of a call's captures, built when first asked for. May be asked by several threads.
 class CaptureTables {
  public:
   // memory[i] is bound to slots[i] of the graph.
   explicit CaptureTables(std::vector<ConstView> memory) : memory_(std::move(memory)) {}
 
+  // For another call, whose captures lie elsewhere or hold something else: no table is valid any more.
+  void bind(const std::vector<ConstView>& memory);
+
   [[nodiscard]] const ConstView& memory(std::int32_t slot) const {
     return memory_[static_cast<std::size_t>(slot)];
   }
 
-  // The elements along `axis` that begin at `offset` elements from the start of the buffer.
-  const RangeTable& along(std::int32_t slot, int axis, std::int64_t offset);
+  // Of the elements of a line, at least up to `last`: the next token looks at a part of what is there
+  // for all tokens to come.
+  const RangeTable& along(const CaptureLine& line, std::int64_t last);
 
  private:
   struct Key {
-    std::int32_t slot;
-    int axis;
-    std::int64_t offset;
+    CaptureLine line;
+    bool whole;  // else as far as it was first asked for
+
     auto operator<=>(const Key&) const = default;
   };
+  struct Known {
+    RangeTable table;
+    bool valid = false;
+  };
+  [[nodiscard]] const RangeTable* find(const CaptureLine& line, std::int64_t last) const;
+
   std::vector<ConstView> memory_;
   std::shared_mutex mutex_;
-  std::map<Key, RangeTable> tables_;
+  std::map<Key, Known> tables_;
 };
 
 }  // namespace treadle::passes

@@ -11,5 +11,7 @@ namespace treadle::plan {
 
 // memory[i] is bound to slot i.
 std::vector<std::int64_t> capture_descriptors(const std::vector<ConstView>& memory);
+// The same into `words`, whose memory is used again.
+void describe_captures(const std::vector<ConstView>& memory, std::vector<std::int64_t>& words);
 
 }  // namespace treadle::plan

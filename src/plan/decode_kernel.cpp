@@ -7,15 +7,20 @@ namespace treadle::plan {
 
 bool decodes(const Target& target, DType compute, const layout::Layout& layout,
              std::int64_t group) {
+  return layout.tiles().count() == 1 && decodes(target, compute, layout.only_tile(), group);
+}
+
+bool decodes(const Target& target, DType compute, const layout::OneTile& layout,
+             std::int64_t group) {
   constexpr std::int64_t keys_per_piece = 16, few_pieces = 4;
-  const layout::Extent& extent = layout.extent();
+  const layout::Extent& extent = layout.extent;
   const std::int64_t queries = extent.queries.count();
   if (queries > target.lanes(compute) || queries * group > most_decode_rows) return false;
-  if (layout.tiles().count() != 1 || (layout.per_head() && group > 1)) return false;
-  for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
-    for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
+  if (layout.per_head && group > 1) return false;
+  for (std::int64_t b = 0; b < (layout.per_batch ? extent.batch : 1); ++b) {
+    for (std::int64_t h = 0; h < (layout.per_head ? extent.heads : 1); ++h) {
       std::int64_t pieces = 0, keys = 0;
-      for (const layout::Run& run : layout.runs(b, h, 0)) {
+      for (const layout::Run& run : layout.runs(b, h)) {
         pieces += run.count();
         keys += run.length();
       }

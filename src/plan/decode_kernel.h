@@ -100,6 +100,8 @@ inline constexpr std::int64_t most_decode_rows = 64;
 // Whether a call with this layout decodes; `group` heads share a key head. Few queries would leave
 // most lanes of the forward's tiles empty; keys in many pieces that are too short for these lanes are
 // gathered by the forward.
+bool decodes(const Target& target, DType compute, const layout::OneTile& layout,
+             std::int64_t group);
 bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
 
 // Keys of a block: about 4 KB, so that the next one can be fetched meanwhile.

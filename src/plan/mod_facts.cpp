@@ -25,10 +25,9 @@ bool fits_32_bits(const passes::IntegerRange& range) {
 
 // By load and dimension: whether the index may be outside when captures hold anything. `bounds` are
 // those for any contents; they hold in 32 bits only where nothing wraps on the way.
-std::vector<bool> clamps_of(const ir::Graph& graph, const std::vector<ConstView>& memory,
-                            const passes::Bounds& bounds, bool narrow) {
-  std::vector<bool> clamp;
-  ir::PerNode<bool> holds(graph.size(), true);
+Flags clamps_of(const ir::Graph& graph, const std::vector<ConstView>& memory,
+                const passes::Bounds& bounds, bool narrow, ir::PerNode<bool>& holds) {
+  Flags clamp;
   for (ir::NodeId id = 0; id < graph.size(); ++id) {
     const ir::Node& node = graph[id];
     bool mine = !narrow || node.type != ir::Type::integer || fits_32_bits(bounds.of(id).integer);
@@ -49,8 +48,16 @@ std::vector<bool> clamps_of(const ir::Graph& graph, const std::vector<ConstView>
 
 }  // namespace
 
-ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
-                    const layout::Extent& extent, const layout::Order& order) {
+FactFinder::FactFinder(const ir::Graph& graph)
+    : graph_(graph),
+      reads_integers_(reads_integers(graph)),
+      tables_(std::vector<ConstView>()),
+      any_(graph, tables_, passes::Contents::ignored),
+      seen_(graph, tables_, passes::Contents::scanned),
+      holds_(graph.size()) {}
+
+ModFacts FactFinder::find(const std::vector<ConstView>& memory, const layout::Extent& extent,
+                          const layout::Order& order) {
   ModFacts facts;
   facts.consecutive =
       order.kind == layout::Order::Kind::identity || order.kind == layout::Order::Kind::blocks;
@@ -62,22 +69,27 @@ ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory
   box.h.count = extent.heads;
   box.q = {.low = extent.queries.begin, .count = extent.queries.count()};
   box.kv = {.low = extent.keys.begin, .count = extent.keys.count()};
-  passes::CaptureTables tables(memory);
-  passes::Bounds any(graph, tables, passes::Contents::ignored);
-  any.evaluate(box);
-  facts.narrow = any.fits_32_bits();
-  if (any.never_poisoned()) facts.reads = Reads::proven;
-  if ((facts.narrow && facts.reads == Reads::proven) || !reads_integers(graph)) return facts;
+  tables_.bind(memory);
+  any_.forget();
+  any_.evaluate(box);
+  facts.narrow = any_.fits_32_bits();
+  if (any_.never_poisoned()) facts.reads = Reads::proven;
+  if ((facts.narrow && facts.reads == Reads::proven) || !reads_integers_) return facts;
 
-  passes::Bounds seen(graph, tables, passes::Contents::scanned);
-  seen.evaluate(box);
-  const bool narrower = !facts.narrow && seen.fits_32_bits();
+  seen_.forget();
+  seen_.evaluate(box);
+  const bool narrower = !facts.narrow && seen_.fits_32_bits();
   if (facts.reads == Reads::proven && !narrower) return facts;
   facts.narrow = facts.narrow || narrower;
-  if (!seen.never_poisoned()) return facts;
+  if (!seen_.never_poisoned()) return facts;
   facts.reads = Reads::clamped;
-  facts.clamp = clamps_of(graph, memory, any, facts.narrow);
+  facts.clamp = clamps_of(graph_, memory, any_, facts.narrow, holds_);
   return facts;
+}
+
+ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
+                    const layout::Extent& extent, const layout::Order& order) {
+  return FactFinder(graph).find(memory, extent, order);
 }
 
 base::Hash hash(const ModFacts& facts) {
@@ -85,9 +97,9 @@ base::Hash hash(const ModFacts& facts) {
   const auto& [narrow, reads, consecutive, unit_stride, clamp] = facts;
   base::Hasher hasher;
   hasher.add(narrow).add(reads).add(consecutive);
-  for (const std::vector<bool>* flags : {&unit_stride, &clamp}) {
+  for (const Flags* flags : {&unit_stride, &clamp}) {
     hasher.add(flags->size());
-    for (const bool flag : *flags) hasher.add(flag);
+    for (std::size_t i = 0; i < flags->size(); ++i) hasher.add((*flags)[i]);
   }
   return hasher.finish();
 }

@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "ir/graph.h"
 #include "layout/layout.h"
+#include "passes/bounds.h"
+#include "plan/flags.h"
 #include "treadle/view.h"
 
 namespace treadle::plan {
@@ -27,10 +29,10 @@ struct ModFacts {
   // Lane i of a tile holds query q0 + i, as far as there are queries.
   bool consecutive = false;
   // By slot: the elements of the last dimension are contiguous.
-  std::vector<bool> unit_stride;
+  Flags unit_stride;
   // With Reads::clamped, by load and dimension in their order: whether the index needs it. What is
   // not listed does.
-  std::vector<bool> clamp;
+  Flags clamp;
 
   bool operator==(const ModFacts&) const = default;
 };
@@ -39,6 +41,23 @@ struct ModFacts {
 // decide.
 ModFacts find_facts(const ir::Graph& graph, const std::vector<ConstView>& memory,
                     const layout::Extent& extent, const layout::Order& order);
+
+// The same for one graph, again and again: what that needs is kept between calls.
+class FactFinder {
+ public:
+  // The graph outlives this.
+  explicit FactFinder(const ir::Graph& graph);
+
+  ModFacts find(const std::vector<ConstView>& memory, const layout::Extent& extent,
+                const layout::Order& order);
+
+ private:
+  const ir::Graph& graph_;
+  bool reads_integers_;
+  passes::CaptureTables tables_;
+  passes::Bounds any_, seen_;
+  ir::PerNode<bool> holds_;  // clamps_of()
+};
 
 base::Hash hash(const ModFacts& facts);
 

@@ -11,7 +11,6 @@ namespace treadle::plan {
 namespace {
 
 // Pieces per thread that even out what costs do not tell.
-constexpr double pieces_per_thread = 4;
 
 struct TileCost {
   double cost = 0;

@@ -41,6 +41,9 @@ struct Entry {
   std::int64_t first_query = 0, queries = 0;  // of the tile's; 0: nothing to do
 };
 
+// A task is cut into pieces where it is longer than so many equal shares of a thread.
+inline constexpr int pieces_per_thread = 4;
+
 struct ScheduleOptions {
   std::int64_t key_heads = 1;
   std::int64_t most_queries = 48;  // that a kernel takes at once

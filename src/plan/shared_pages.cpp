@@ -34,8 +34,9 @@ std::vector<SharedPages> shared_pages(std::span<const PageTable> tables, std::in
   };
   std::vector<SharedPages> groups;
   std::vector<Member> members;
+  std::vector<std::int64_t> left;
   for (std::size_t begin = 0; begin < order.size();) {
-    std::vector<std::int64_t> left;
+    left.clear();
     const std::int32_t first = order[begin].first;
     for (; begin < order.size() && order[begin].first == first; ++begin)
       left.push_back(order[begin].second);

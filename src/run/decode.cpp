@@ -30,14 +30,17 @@ namespace treadle::run {
 class DecodeWork::Decoder {
  public:
   virtual ~Decoder() = default;
+  virtual void start(const DecodeProblem& problem, const base::Workers& workers,
+                     Scratch& scratch) = 0;
+  virtual void end() = 0;
   virtual void keep(std::int64_t item, Workspace& workspace) = 0;
   virtual void run_list(std::int64_t number, Workspace& workspace) = 0;
 
   DecodeLists lists;
-  std::size_t room = 0;             // bytes of a thread's memory
-  std::int64_t kept_items = 0;      // chunks of key heads
-  std::vector<std::int64_t> order;  // of lists: longest first
-  std::vector<std::atomic<bool>> unclear;
+  std::size_t room = 0;                    // bytes of a thread's memory
+  std::int64_t kept_items = 0;             // chunks of key heads
+  std::vector<std::int64_t> order;         // of lists: longest first
+  std::vector<std::atomic<bool>> unclear;  // of each sequence; there may be more
 };
 
 namespace {
@@ -51,8 +54,8 @@ double cost_of(std::int64_t keys, std::int64_t rows) {
 template <class F>
 class DecoderOf final : public DecodeWork::Decoder {
  public:
-  DecoderOf(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch);
-
+  void start(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch) override;
+  void end() override { between_.reset(); }
   void keep(std::int64_t item, Workspace& workspace) override;
   void run_list(std::int64_t number, Workspace& workspace) override;
 
@@ -60,7 +63,7 @@ class DecoderOf final : public DecodeWork::Decoder {
   using Sequence = DecodeLists::Sequence;
 
   [[nodiscard]] const DecodeSequence& given(std::int64_t sequence) const {
-    return problem_.sequences[static_cast<std::size_t>(sequence)];
+    return problem_->sequences[static_cast<std::size_t>(sequence)];
   }
   [[nodiscard]] const Sequence& measured_of(std::int64_t sequence) const {
     return lists.sequences[static_cast<std::size_t>(sequence)];
@@ -83,8 +86,8 @@ class DecoderOf final : public DecodeWork::Decoder {
   void write(std::int64_t sequence, std::int64_t key_head, const DecodeRoom<F>& room,
              const DecodeStates<F>& total);
 
-  const DecodeProblem& problem_;
-  const base::Workers& workers_;
+  const DecodeProblem* problem_ = nullptr;
+  const base::Workers* workers_ = nullptr;
   DecodeSizes most_;
   std::vector<std::size_t> offsets_;  // of each of lists.kept in states_
   std::vector<std::int64_t> first_items_;
@@ -93,11 +96,20 @@ class DecoderOf final : public DecodeWork::Decoder {
 };
 
 template <class F>
-DecoderOf<F>::DecoderOf(const DecodeProblem& problem, const base::Workers& workers,
-                        Scratch& scratch)
-    : problem_(problem), workers_(workers) {
-  lists = decode_lists(problem, workers.threads());
-  unclear = std::vector<std::atomic<bool>>(problem.sequences.size());
+void DecoderOf<F>::start(const DecodeProblem& problem, const base::Workers& workers,
+                         Scratch& scratch) {
+  problem_ = &problem;
+  workers_ = &workers;
+  most_ = {};
+  offsets_.clear();
+  first_items_.clear();
+  between_.reset();
+  states_ = nullptr;
+  kept_items = 0;
+  decode_lists(problem, workers.threads(), lists);
+  if (unclear.size() < problem.sequences.size())
+    unclear = std::vector<std::atomic<bool>>(problem.sequences.size());
+  for (std::atomic<bool>& flag : unclear) flag.store(false, std::memory_order_relaxed);
   for (std::size_t i = 0; i < problem.sequences.size(); ++i)
     most_.cover(problem.sequences[i].kernels, lists.sequences[i].rows);
   std::size_t bytes = 0;
@@ -157,7 +169,7 @@ std::int64_t DecoderOf<F>::load_queries(std::int64_t sequence, std::int64_t key_
     for (std::int64_t i = 0; i < queries; ++i, ++row) {
       room.heads[row] = static_cast<std::int32_t>(h);
       room.entries[row] = static_cast<std::int32_t>(from.b);
-      room.positions[row] = static_cast<std::int32_t>(from.layout.extent().queries.begin + i);
+      room.positions[row] = static_cast<std::int32_t>(from.layout.extent.queries.begin + i);
     }
   }
   const F factor = static_cast<F>(from.problem.scale * from.kernels.query_factor);
@@ -170,10 +182,10 @@ template <class F>
 void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
                             std::int64_t key_head, layout::Range keys, const DecodeRoom<F>& room,
                             const DecodeStates<F>& states) const {
-  workers_.check();
+  workers_->check();
   const DecodeSequence& of = given(sequence);
   DecodeBlocks blocks(of.problem.keys, of.entry, key_head, room.blocks);
-  for (blocks.start(lists.runs(problem_, sequence, key_head), keys); blocks.next();) {
+  for (blocks.start(lists.runs(*problem_, sequence, key_head), keys); blocks.next();) {
     const DecodeBlock &now = blocks.now(), &ahead = blocks.ahead();
     (now.full ? kernels.full : kernels.masked)({.groups = now.groups,
                                                 .next = ahead.groups,
@@ -186,8 +198,8 @@ void DecoderOf<F>::run_keys(const DecodeKernels& kernels, std::int64_t sequence,
                                                 .heads = room.heads,
                                                 .entries = room.entries,
                                                 .rows = states.rows,
-                                                .score_captures = problem_.score_captures.data(),
-                                                .mask_captures = problem_.mask_captures.data(),
+                                                .score_captures = problem_->score_captures.data(),
+                                                .mask_captures = problem_->mask_captures.data(),
                                                 .dropout = &of.problem.dropout,
                                                 .frame = room.frame,
                                                 .turned = room.turned,
@@ -209,11 +221,11 @@ void DecoderOf<F>::keep(std::int64_t item, Workspace& workspace) {
   const std::int64_t chunk = kept.chunks.begin + item % kept.chunks.count();
   layout::Range keys = plan::keys_of_chunk(chunk);
   keys.end = std::min(keys.end, kept.end);
-  const std::int64_t first = kept.sequences.front();
-  if (!reaches(lists.runs(problem_, first, key_head), keys)) return;
+  const std::int64_t first = kept.sequences().front();
+  if (!reaches(lists.runs(*problem_, first, key_head), keys)) return;
   const DecodeRoom<F> room = room_of(workspace, *kept.kernels);
   std::int64_t rows = 0;
-  for (const std::int64_t sequence : kept.sequences)
+  for (const std::int64_t sequence : kept.sequences())
     rows = load_queries(sequence, key_head, rows, room);
   const DecodeStates<F> states = kept_at(number, key_head, chunk);
   states.clear();
@@ -225,7 +237,7 @@ std::optional<DecodeStates<F>> DecoderOf<F>::chunk_of(std::int64_t number, std::
                                                       std::int64_t chunk, const DecodeRoom<F>& room,
                                                       bool& loaded) const {
   const Sequence& sequence = measured_of(number);
-  const auto runs = lists.runs(problem_, number, key_head);
+  const auto runs = lists.runs(*problem_, number, key_head);
   layout::Range keys = plan::keys_of_chunk(chunk);
   std::optional<DecodeStates<F>> found;
   for (const std::int64_t part : {sequence.shared, sequence.own}) {
@@ -306,16 +318,25 @@ void DecoderOf<F>::write(std::int64_t number, std::int64_t key_head, const Decod
 
 }  // namespace
 
-DecodeWork::DecodeWork(const DecodeProblem& problem, const base::Workers& workers,
+DecodeWork::DecodeWork() = default;
+DecodeWork::~DecodeWork() = default;
+
+void DecodeWork::start(const DecodeProblem& problem, const base::Workers& workers,
                        Scratch& scratch) {
   if (problem.sequences.front().kernels.spec.compute == DType::f64) {
-    decoder_ = std::make_unique<DecoderOf<double>>(problem, workers, scratch);
+    if (f64_ == nullptr) f64_ = std::make_unique<DecoderOf<double>>();
+    decoder_ = f64_.get();
   } else {
-    decoder_ = std::make_unique<DecoderOf<float>>(problem, workers, scratch);
+    if (f32_ == nullptr) f32_ = std::make_unique<DecoderOf<float>>();
+    decoder_ = f32_.get();
   }
+  decoder_->start(problem, workers, scratch);
 }
 
-DecodeWork::~DecodeWork() = default;
+void DecodeWork::end() {
+  if (decoder_ != nullptr) decoder_->end();
+  decoder_ = nullptr;
+}
 
 int DecodeWork::phases() const { return 2; }
 
@@ -350,14 +371,27 @@ void DecodeWork::run(int phase, std::int64_t item, std::int64_t, Workspace& work
 
 std::vector<std::int64_t> DecodeWork::unclear() const {
   std::vector<std::int64_t> found;
-  for (std::size_t i = 0; i < decoder_->unclear.size(); ++i)
+  for (std::size_t i = 0; i < decoder_->lists.sequences.size(); ++i)
     if (decoder_->unclear[i]) found.push_back(static_cast<std::int64_t>(i));
   return found;
 }
 
-void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing) {
-  if (layout.has_full()) missing.add(kernels.full);
-  if (layout.has_partial()) missing.add(kernels.masked);
+std::int64_t decode_scratch(const DecodeKernels& kernels, const DecodeCapacity& capacity) {
+  const auto bytes_for = [&]<class F>(F) {
+    DecodeSizes sizes;
+    sizes.cover(kernels, capacity.rows);
+    const std::int64_t kept =
+        capacity.chunks > 1 ? std::min(enough_lists, capacity.lists) * capacity.chunks : 0;
+    const std::size_t state = DecodeStates<F>::bytes(capacity.rows, kernels.spec.value_dim);
+    return measured([&](Carver& carver) { DecodeRoom<F>(carver, sizes); }) +
+           kept * static_cast<std::int64_t>(state);
+  };
+  return kernels.spec.compute == DType::f64 ? bytes_for(double{}) : bytes_for(float{});
+}
+
+void needed(const DecodeKernels& kernels, const layout::OneTile& layout, Missing& missing) {
+  if (layout.has_full) missing.add(kernels.full);
+  if (layout.has_partial) missing.add(kernels.masked);
   missing.add(kernels.load_q);
   missing.add(kernels.store_out);
 }

@@ -2,9 +2,11 @@
 // look at keys together, which are read in place, in their own type, and lie in the lanes
 // (plan/decode_kernel.h).
 //
-//   DecodeWork work(problem, workers, scratch);
+//   DecodeWork work;
+//   work.start(problem, workers, scratch);
 //   run({&work}, workers, scratch);
 //   for (sequence of work.unclear()) ...                   // the forward has to look into a NaN
+//   work.end();                                            // until it is started again
 //
 // A row has the bits that the forward (run/forward.h) gives it, whatever other sequences there are.
 #pragma once
@@ -33,17 +35,24 @@ struct DecodeKernels {
 };
 
 // Adds what has to be compiled before a call with this layout runs.
-void needed(const DecodeKernels& kernels, const layout::Layout& layout, Missing& missing);
+void needed(const DecodeKernels& kernels, const layout::OneTile& layout, Missing& missing);
 
 // Adds all of them. `may_hide`: some pairs may be hidden.
 void all_of(const DecodeKernels& kernels, bool may_hide, Missing& missing);
+
+// What decoding takes besides its kernels' specs.
+struct DecodeCapacity {
+  std::int64_t rows = 0, lists = 0, chunks = 0;  // of a key head; sequences x key heads; of a list
+};
+// Bytes that a thread needs at most, its share of kept chunks included.
+std::int64_t decode_scratch(const DecodeKernels& kernels, const DecodeCapacity& capacity);
 
 // An entry of the batch of a forward problem.
 struct DecodeSequence {
   const ForwardProblem& problem;
   std::int64_t entry = 0;
-  std::int64_t b = 0;            // as mods see it
-  const layout::Layout& layout;  // its only tile holds the queries
+  std::int64_t b = 0;      // as mods see it
+  layout::OneTile layout;  // the tile holds the queries
   std::int64_t layout_entry = 0;
   const DecodeKernels& kernels;  // for its number of rows
 };
@@ -62,11 +71,16 @@ struct DecodeProblem {
   std::vector<std::int64_t> score_captures, mask_captures;
 };
 
+// Keeps its memory from one problem to the next.
 class DecodeWork final : public Work {
  public:
-  // The problem outlives this.
-  DecodeWork(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch);
+  DecodeWork();
   ~DecodeWork() override;
+
+  // All of these outlive the work on them.
+  void start(const DecodeProblem& problem, const base::Workers& workers, Scratch& scratch);
+  // Gives back what was taken from `scratch`.
+  void end();
 
   [[nodiscard]] int phases() const override;
   [[nodiscard]] std::int64_t count(int phase) const override;
@@ -80,7 +94,8 @@ class DecodeWork final : public Work {
   class Decoder;
 
  private:
-  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<Decoder> f32_, f64_;
+  Decoder* decoder_ = nullptr;  // one of them
 };
 
 }  // namespace treadle::run

@@ -13,9 +13,6 @@ namespace {
 using layout::Range;
 using layout::Run;
 
-// Lists of keys per thread that keep all threads busy to the end.
-constexpr std::int64_t enough_lists = 4;
-
 // What two lists of runs show of a range of keys.
 bool equal_inside(std::span<const Run> a, std::span<const Run> b, Range keys) {
   const auto parts_of = [&](std::span<const Run> runs) {
@@ -37,15 +34,16 @@ bool equal_inside(std::span<const Run> a, std::span<const Run> b, Range keys) {
 
 class Maker {
  public:
-  Maker(const DecodeProblem& problem, std::int64_t threads)
-      : problem_(problem), threads_(threads) {}
+  Maker(const DecodeProblem& problem, std::int64_t threads, DecodeLists& made)
+      : problem_(problem), threads_(threads), made_(made) {}
 
-  DecodeLists make() {
+  void make() {
+    made_.sequences.clear();
+    made_.kept.clear();
     measure();
     for (const SharedKeys& keys : problem_.shared) share(keys);
     const std::int64_t lists = std::ssize(made_.sequences) * made_.key_heads;
     if (lists < enough_lists * threads_) cut_long_ones();
-    return std::move(made_);
   }
 
  private:
@@ -54,13 +52,13 @@ class Maker {
     if (problem_.sequences.empty()) return;
     const DecodeSequence& first = problem_.sequences.front();
     made_.key_heads = first.problem.keys.heads();
-    made_.group = first.layout.extent().heads / made_.key_heads;
+    made_.group = first.layout.extent.heads / made_.key_heads;
     made_.sequences.reserve(problem_.sequences.size());
     for (const DecodeSequence& of : problem_.sequences) {
       DecodeLists::Sequence& sequence = made_.sequences.emplace_back();
-      sequence.queries = of.layout.extent().queries.count();
+      sequence.queries = of.layout.extent.queries.count();
       sequence.rows = made_.group * sequence.queries;
-      const std::int64_t heads = of.layout.per_head() ? made_.key_heads : 1;
+      const std::int64_t heads = of.layout.per_head ? made_.key_heads : 1;
       Range keys{std::int64_t{1} << 40, 0};
       for (std::int64_t key_head = 0; key_head < heads; ++key_head) {
         const auto runs = made_.runs(problem_, std::ssize(made_.sequences) - 1, key_head);
@@ -75,7 +73,7 @@ class Maker {
   // Whether all sequences look at the same of these keys.
   bool look_alike(const std::vector<std::int64_t>& sequences, Range keys) const {
     const bool per_head = std::ranges::any_of(sequences, [&](std::int64_t s) {
-      return problem_.sequences[static_cast<std::size_t>(s)].layout.per_head();
+      return problem_.sequences[static_cast<std::size_t>(s)].layout.per_head;
     });
     for (std::int64_t key_head = 0; key_head < (per_head ? made_.key_heads : 1); ++key_head) {
       const auto first = made_.runs(problem_, sequences.front(), key_head);
@@ -87,8 +85,7 @@ class Maker {
 
   void share(const SharedKeys& given) {
     if (given.end <= 0) return;
-    KeptChunks kept{
-        .sequences = given.sequences, .chunks = {}, .end = given.end, .kernels = given.kernels};
+    KeptChunks kept{.shared = &given, .chunks = {}, .end = given.end, .kernels = given.kernels};
     kept.chunks = plan::chunks_of(Range(given.end));
     for (std::int64_t chunk = 0; chunk < kept.chunks.end; ++chunk) {
       Range keys = plan::keys_of_chunk(chunk);
@@ -104,7 +101,7 @@ class Maker {
       sequence.shared_row = kept.rows;
       kept.rows += sequence.rows;
     }
-    made_.kept.push_back(std::move(kept));
+    made_.kept.push_back(kept);
   }
 
   void cut_long_ones() {
@@ -117,7 +114,7 @@ class Maker {
       }
       if (chunks.count() <= 1) continue;
       sequence.own = std::ssize(made_.kept);
-      made_.kept.push_back({.sequences = {static_cast<std::int64_t>(i)},
+      made_.kept.push_back({.sequence = static_cast<std::int64_t>(i),
                             .chunks = chunks,
                             .end = plan::keys_of_chunk(chunks.end - 1).end,
                             .rows = sequence.rows,
@@ -127,7 +124,7 @@ class Maker {
 
   const DecodeProblem& problem_;
   std::int64_t threads_;
-  DecodeLists made_;
+  DecodeLists& made_;
 };
 
 }  // namespace
@@ -135,11 +132,11 @@ class Maker {
 std::span<const Run> DecodeLists::runs(const DecodeProblem& problem, std::int64_t sequence,
                                        std::int64_t key_head) const {
   const DecodeSequence& of = problem.sequences[static_cast<std::size_t>(sequence)];
-  return of.layout.runs(of.layout_entry, key_head * group, 0);
+  return of.layout.runs(of.layout_entry, key_head * group);
 }
 
-DecodeLists decode_lists(const DecodeProblem& problem, std::int64_t threads) {
-  return Maker(problem, threads).make();
+void decode_lists(const DecodeProblem& problem, std::int64_t threads, DecodeLists& made) {
+  Maker(problem, threads, made).make();
 }
 
 }  // namespace treadle::run

@@ -19,12 +19,20 @@ namespace treadle::run {
 
 // Chunks of some sequences, each sequence with its rows, whose sums are kept for every key head.
 struct KeptChunks {
-  std::vector<std::int64_t> sequences;
+  const SharedKeys* shared = nullptr;  // whose sequences these are, or null: of one sequence,
+  std::int64_t sequence = 0;           // this one
   layout::Range chunks;
   std::int64_t end = 0;  // keys from here on are not in it, though their chunk may be
   std::int64_t rows = 0;
   const DecodeKernels* kernels = nullptr;
+
+  [[nodiscard]] std::span<const std::int64_t> sequences() const {
+    return shared == nullptr ? std::span(&sequence, 1) : std::span(shared->sequences);
+  }
 };
+
+// Lists per thread that keep all threads busy to the end; chunks of fewer lists are kept.
+inline constexpr std::int64_t enough_lists = 4;
 
 struct DecodeLists {
   struct Sequence {
@@ -44,6 +52,7 @@ struct DecodeLists {
                                                   std::int64_t key_head) const;
 };
 
-DecodeLists decode_lists(const DecodeProblem& problem, std::int64_t threads);
+// Into `made`, whose memory is used again. The problem outlives it.
+void decode_lists(const DecodeProblem& problem, std::int64_t threads, DecodeLists& made);
 
 }  // namespace treadle::run

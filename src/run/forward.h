@@ -103,5 +103,11 @@ std::optional<Poisoned> forward(std::span<const ForwardPass> passes, const Forwa
 // ForwardKernels; `joins`: the mask may have several terms.
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
                              const plan::ModScratch& mods, bool joins);
+// Bytes that cut tasks keep for one another, for each thread and at most: of all chunks of so many
+// tiles.
+std::int64_t forward_cut_bytes(const plan::TilePlan& widest, std::int64_t tiles,
+                               std::int64_t chunks);
+// Bytes that passes keep of rows, once for a call; as many as there are numbers for, if they are more.
+std::int64_t forward_row_bytes(DType compute, std::int64_t rows, std::int64_t value_dim);
 
 }  // namespace treadle::run

@@ -18,6 +18,7 @@
 #include "run/forward_worker.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -169,17 +170,24 @@ std::size_t state_bytes(const plan::TilePlan& plan) {
   }));
 }
 
+std::int64_t forward_row_bytes(DType compute, std::int64_t rows, std::int64_t value_dim) {
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  const auto size = static_cast<std::int64_t>(size_of(compute));
+  if (rows > most / 2 / size / (value_dim + 64)) return most;
+  return measured([&](Carver& carver) {
+    if (compute == DType::f64) {
+      RowStates<double>::carve(carver, rows, value_dim);
+    } else {
+      RowStates<float>::carve(carver, rows, value_dim);
+    }
+  });
+}
+
 std::size_t row_state_bytes(const ForwardShared& shared) {
   const layout::Extent& extent = shared.pass.layout().extent();
   const std::int64_t rows = extent.batch * extent.heads * extent.queries.count();
   const plan::TilePlan& plan = shared.pass.widest().plan;
-  return static_cast<std::size_t>(measured([&](Carver& carver) {
-    if (plan.compute == DType::f64) {
-      RowStates<double>::carve(carver, rows, plan.value_dim);
-    } else {
-      RowStates<float>::carve(carver, rows, plan.value_dim);
-    }
-  }));
+  return static_cast<std::size_t>(forward_row_bytes(plan.compute, rows, plan.value_dim));
 }
 
 std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
@@ -187,6 +195,11 @@ std::int64_t forward_scratch(const plan::TilePlan& widest, int tiles_per_group,
   ForwardKernels::OfTile tile;
   tile.plan = widest;
   return scratch_of(widest.compute, tile, tiles_per_group, mods, joins);
+}
+
+std::int64_t forward_cut_bytes(const plan::TilePlan& widest, std::int64_t tiles,
+                               std::int64_t chunks) {
+  return chunks > 1 ? tiles * chunks * static_cast<std::int64_t>(state_bytes(widest)) : 0;
 }
 
 WorkspaceNeed workspace_need(const ForwardShared& shared) {

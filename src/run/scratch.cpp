@@ -109,7 +109,7 @@ std::unique_ptr<Workspace> Scratch::take(const WorkspaceNeed& need) {
   return workspace;
 }
 
-void Scratch::give_back(std::vector<std::unique_ptr<Workspace>>& workspaces) {
+void Scratch::give_back(std::span<std::unique_ptr<Workspace>> workspaces) {
   const base::NoFork whole;
   const std::lock_guard lock(mutex_);
   for (std::unique_ptr<Workspace>& workspace : workspaces) free_.push_back(std::move(workspace));

@@ -11,10 +11,13 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "run/blocks.h"
@@ -121,11 +124,14 @@ class Scratch {
     explicit Share(Scratch& owner) : owner_(owner) {}
     void add();
 
+    // Two pointers for each of 32 threads; more are asked for.
+    alignas(void*) std::array<std::byte, 2 * 32 * sizeof(void*)> few_;
+    std::pmr::monotonic_buffer_resource memory_{few_.data(), few_.size()};
     Scratch& owner_;
     WorkspaceNeed need_;
     std::mutex mutex_;
-    std::vector<std::unique_ptr<Workspace>> all_;
-    std::vector<Workspace*> idle_;
+    std::pmr::vector<std::unique_ptr<Workspace>> all_{&memory_};
+    std::pmr::vector<Workspace*> idle_{&memory_};
   };
 
   // Bytes of the workspaces that no call has.
@@ -135,7 +141,7 @@ class Scratch {
 
  private:
   std::unique_ptr<Workspace> take(const WorkspaceNeed& need);
-  void give_back(std::vector<std::unique_ptr<Workspace>>& workspaces);
+  void give_back(std::span<std::unique_ptr<Workspace>> workspaces);
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Workspace>> free_;  // has room for all there are

@@ -5,6 +5,7 @@
 
 #include "plain_attention.h"
 #include "treadle/attention.h"
+#include "treadle/memory.h"
 #include "treadle/mods.h"
 
 namespace treadle {
@@ -152,6 +153,44 @@ TEST_F(Shapes, OfTensorsLargerThanAnyMemory) {
   const treadle::Shapes shapes = compile({}).shapes(huge, huge, huge);
   EXPECT_EQ(shapes.out.shape, huge.shape);
   EXPECT_GT(shapes.forward_scratch, 0);
+}
+
+// What a call takes, tasks that are cut and states between passes included, is what was said, at most.
+TEST_F(Shapes, SayHowMuchMemoryACallTakes) {
+  struct Kind {
+    MaskMod mask;
+    DType type;
+    std::int64_t batch, heads, key_heads, queries, keys;
+  };
+  const MaskMod causal = [](Index, Index, Index m, Index n) { return n <= m; };
+  const MaskMod two_terms = [](Index, Index, Index m, Index n) {
+    return n <= m && (m - n < 32 || (m - n) % 64 == 0);
+  };
+  const MaskMod last = [](Index, Index, Index, Index n) { return n >= 0; };
+  for (const Kind& kind :
+       {Kind{causal, DType::f32, 1, 1, 1, 4096, 4096},
+        Kind{causal, DType::bf16, 1, 2, 1, 3000, 3000},
+        Kind{two_terms, DType::f32, 1, 2, 2, 2048, 2048}, Kind{last, DType::f32, 1, 8, 2, 1, 20000},
+        Kind{last, DType::bf16, 1, 8, 8, 3, 70000}, Kind{last, DType::f64, 2, 4, 1, 2, 9000},
+        Kind{last, DType::i8, 1, 16, 2, 1, 5000}}) {
+    Options own;
+    own.mask = kind.mask;
+    const Attention attend = compile(own);
+    const DType queries = kind.type == DType::i8 ? DType::f32 : kind.type;
+    const Tensor q_own(queries, {kind.batch, kind.heads, kind.queries, 16});
+    const Tensor k_own(kind.type, {kind.batch, kind.key_heads, kind.keys, 16});
+    const auto spec = [](const Tensor& tensor) {
+      return TensorSpec(tensor.dtype(), tensor.shape());
+    };
+    const treadle::Shapes shapes = attend.shapes(spec(q_own), spec(k_own), spec(k_own));
+    for (const int threads : {1, 2, 4}) {
+      release_memory();
+      (void)attend.forward({q_own, k_own, k_own}, {.executor = tbb_executor(threads)});
+      const std::int64_t taken = release_memory();
+      const std::int64_t said = threads * shapes.forward_scratch + shapes.forward_kept;
+      EXPECT_LE(taken, said) << kind.queries << " x " << kind.keys << ", " << threads;
+    }
+  }
 }
 
 class Threads : public testing::Test {

@@ -1,13 +1,8 @@
 // Every allocation of a warm call fails in turn, once or from then on: the call throws
 // std::bad_alloc and has written nothing, or succeeds; the next call is right. The same for calls
 // of a paged cache.
-//
-// operator new of the whole test program is replaced for this. It does what the original does
-// unless a test arms it, so the sanitizers, which replace it too, do without this file.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iostream>
@@ -16,6 +11,7 @@
 #include <string>
 #include <tuple>
 
+#include "faults.h"
 #include "fuzz.h"
 #include "plain_attention.h"
 #include "treadle/attention.h"
@@ -26,56 +22,7 @@
 namespace treadle {
 namespace {
 
-// Which allocation fails. All threads count.
-struct Faults {
-  std::atomic<bool> armed{false}, lasting{false};
-  std::atomic<std::int64_t> seen{0}, at{0};
-
-  void arm(std::int64_t number, bool from_then_on) {
-    seen = 0;
-    at = number;
-    lasting = from_then_on;
-    armed = true;
-  }
-  // How many there were.
-  std::int64_t disarm() {
-    armed = false;
-    return seen;
-  }
-  bool now() {
-    if (!armed.load(std::memory_order_relaxed)) return false;
-    const std::int64_t number = seen++;
-    return number == at || (lasting && number > at);
-  }
-};
-
-constinit Faults faults;
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (faults.now()) throw std::bad_alloc();
-  bytes = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* memory = alignment <= alignof(std::max_align_t) ? std::malloc(bytes)
-                                                        : std::aligned_alloc(alignment, bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-}  // namespace
-}  // namespace treadle
-
-// The forms for arrays and those that return null call these.
-void* operator new(std::size_t bytes) { return treadle::allocate(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return treadle::allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-
-namespace treadle {
-namespace {
-
+using test::faults;
 using test::random_tensor;
 
 // How results lie in memory: written in place, or through private memory.

@@ -16,7 +16,9 @@ std::vector<std::int64_t> borders_of(const Mask& mask, const passes::Box& box) {
   passes::CaptureTables tables({});
   passes::Bounds bounds(mask.graph, tables);
   bounds.evaluate(box);
-  return borders(mask.graph, comparisons(mask.graph), bounds, box);
+  std::vector<std::int64_t> found;
+  find_borders(found, mask.graph, comparisons(mask.graph), bounds, box);
+  return found;
 }
 
 TEST(Borders, AreWhereComparisonsChange) {

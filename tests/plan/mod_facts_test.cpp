@@ -69,6 +69,24 @@ TEST_F(Facts, IndicesFromCaptures) {
   EXPECT_EQ(of("score + table[ids[q], kv]").reads, Reads::checked);
 }
 
+// A finder forgets what captures held before.
+TEST_F(Facts, FoundAgain) {
+  const ir::Graph graph = ir::parse("score + table[ids[q], kv]", slots);
+  std::vector<ConstView> memory;
+  for (const ir::Slot& slot : graph.slots())
+    memory.push_back(slot.name == "table" ? ConstView(table) : ConstView(ids));
+  FactFinder finder(graph);
+  for (const std::int32_t id : {3, 4, 0, -1, 2}) {
+    ids.at<std::int32_t>({57}) = id;
+    for (const std::int64_t queries : {100, 57, 58}) {
+      const Extent extent{1, 4, queries, 100};
+      EXPECT_EQ(finder.find(memory, extent, {}), find_facts(graph, memory, extent, {}));
+      EXPECT_EQ(finder.find(memory, extent, {}).reads,
+                queries > 57 && (id < 0 || id > 3) ? Reads::checked : Reads::clamped);
+    }
+  }
+}
+
 // What holds whatever captures hold needs no clamp, index by index.
 TEST_F(Facts, ClampsOnlyWhatContentsDecided) {
   for (std::int32_t& id : ids.data<std::int32_t>()) id = 3;
@@ -118,7 +136,7 @@ TEST_F(Facts, HashTellsThemApart) {
   other.narrow = !other.narrow;
   EXPECT_NE(hash(facts), hash(other));
   other = facts;
-  other.unit_stride[0] = false;
+  other.unit_stride.set(0, false);
   EXPECT_NE(hash(facts), hash(other));
   other = facts;
   other.clamp.push_back(true);

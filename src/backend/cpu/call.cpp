@@ -13,10 +13,9 @@
 #include <utility>
 
 #include "backend/cpu/call_memory.h"
-#include "backend/cpu/decode_call.h"
 #include "backend/cpu/forward_call.h"
+#include "backend/cpu/room.h"
 #include "base/parallel.h"
-#include "layout/build.h"
 #include "run/backward.h"
 #include "run/work.h"
 
@@ -28,68 +27,54 @@ void compile(const run::Missing& missing, const base::Workers& workers) {
   base::parallel_for(workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
 }
 
+// Whatever becomes of a call: what it refers to ends with it.
+template <class Room>
+class Ending {
+ public:
+  explicit Ending(Room& room) : room_(room) {}
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+  ~Ending() { room_.end(); }
+
+ private:
+  Room& room_;
+};
+
 }  // namespace
 
-// Calls without a layout get one: large ones on all threads, those of few queries side by side.
-std::vector<Layout> Cpu::layouts(std::span<const ForwardRequest* const> calls) const {
-  std::vector<Layout> layouts;
-  std::vector<std::size_t> few;
-  std::vector<layout::Extent> extents;
-  const bool side_by_side = calls.size() > 1 && terms_.find(calls.front()->bound.mask).empty();
-  for (const ForwardRequest* call : calls) {
-    const layout::Extent extent = call->sizes.extent();
-    if (side_by_side && call->layout.empty() && extent.batch == 1 &&
-        extent.queries.count() <= target_.lanes(call->sizes.compute)) {
-      few.push_back(layouts.size());
-      extents.push_back(extent);
-      layouts.emplace_back();
-    } else {
-      layouts.push_back(call->layout.empty() ? Cpu::layout(call->sizes, call->bound, call->workers)
-                                             : call->layout);
-    }
-  }
-  if (few.empty()) return layouts;
-  const ForwardRequest& first = *calls.front();
-  auto built = layout::build_tiles({program_.mask, first.bound.mask}, extents, first.workers);
-  for (std::size_t i = 0; i < few.size(); ++i) {
-    auto held = std::make_shared<Layout::Held>();
-    held->terms.push_back({std::move(built[i])});
-    held->mask = mask_;
-    layouts[few[i]] = Layout(std::move(held));
-  }
-  return layouts;
-}
-
 void Cpu::forward(std::span<const ForwardRequest> requests) const {
-  std::vector<const ForwardRequest*> calls;
+  const auto room = rooms_.take([&] { return std::make_unique<Room>(*this); });
+  const Ending ending(*room);
+  auto& [calls, layouts, decoding, works] = *room;
   for (const ForwardRequest& request : requests) {
     if (request.sizes.batch > 0 && request.sizes.heads > 0 && !request.sizes.queries.empty())
       calls.push_back(&request);
   }
   if (calls.empty()) return;
   const base::Workers& workers = calls.front()->workers;
-  const std::vector<Layout> all = layouts(calls);
+  layouts.find(calls);
   run::Missing missing;
-  DecodeCall decoding(*this);
+  decoding.start();
   std::vector<std::unique_ptr<ForwardCall>> others;
-  const auto add_other = [&](const ForwardRequest& call, const Layout& layout) {
-    others.push_back(std::make_unique<ForwardCall>(*this, call, layout, missing));
+  const auto add_other = [&](std::size_t i) {
+    others.push_back(std::make_unique<ForwardCall>(*this, *calls[i], layouts.layout(i), missing));
   };
-  for (std::size_t i = 0; i < calls.size(); ++i)
-    if (!decoding.add(*calls[i], all[i])) add_other(*calls[i], all[i]);
-  for (const DecodeCall::Entry& entry : decoding.find_kernels(missing))
-    add_other(*entry.request, entry.layout);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto tile_of = [&](std::int64_t b) { return layouts.one_tile(i, b); };
+    if (!layouts.is_one_tile(i) || !decoding.add(*calls[i], i, layouts.each(i), tile_of))
+      add_other(i);
+  }
+  for (const DecodeCall::Entry& entry : decoding.find_kernels(missing)) add_other(entry.number);
   compile(missing, workers);
   // When one fails, none has written anything.
   const bool in_private =
       std::ranges::any_of(others, [](const auto& call) { return call->may_fail(); });
-  std::vector<run::Work*> works;
   for (const auto& call : others) works.push_back(&call->prepare(in_private));
   if (!decoding.empty()) works.push_back(&decoding.prepare(in_private));
   run::run(works, workers, process_.scratch);
-  if (const auto unclear = decoding.unclear(); !unclear.empty()) {
+  if (const auto& unclear = decoding.unclear(); !unclear.empty()) {
     works.clear();
-    for (const DecodeCall::Entry& entry : unclear) add_other(*entry.request, entry.layout);
+    for (const DecodeCall::Entry& entry : unclear) add_other(entry.number);
     compile(missing, workers);
     for (auto call = others.end() - std::ssize(unclear); call != others.end(); ++call)
       works.push_back(&(*call)->prepare(in_private));

@@ -2,6 +2,7 @@
 #include "backend/cpu/call_facts.h"
 
 #include <algorithm>
+#include <span>
 
 #include "base/error.h"
 #include "ir/exchange.h"
@@ -17,17 +18,30 @@ bool is_true(const ir::Graph& mask) {
 
 plan::ModFacts nothing_to_check() { return {.reads = plan::Reads::proven}; }
 
+// Where each slot of a graph is among those of another, by name.
+std::vector<std::size_t> places_of(const ir::Graph& graph, const ir::Graph& other) {
+  std::vector<std::size_t> places;
+  for (const ir::Slot& slot : graph.slots()) {
+    const auto slots = other.slots();
+    const auto found = std::ranges::find(slots, slot.name, &ir::Slot::name);
+    if (found == slots.end()) base::internal_error("the program has no slot {}", slot.name);
+    places.push_back(static_cast<std::size_t>(found - slots.begin()));
+  }
+  return places;
+}
+
+void pick(const std::vector<ConstView>& from, std::span<const std::size_t> places,
+          std::vector<ConstView>& to) {
+  to.clear();
+  for (const std::size_t place : places) to.push_back(from[place]);
+}
+
 }  // namespace
 
 Forms forms_of(const Program& program) {
   Forms forms;
   forms.score = plan::score_form(program.score_mod);
-  for (const ir::Slot& slot : forms.score.graph.slots()) {
-    const auto slots = program.score_mod.slots();
-    const auto found = std::ranges::find(slots, slot.name, &ir::Slot::name);
-    if (found == slots.end()) base::internal_error("the score mod has no slot {}", slot.name);
-    forms.score_slots.push_back(static_cast<std::size_t>(found - slots.begin()));
-  }
+  forms.score_slots = places_of(forms.score.graph, program.score_mod);
   forms.sees_all = is_true(program.mask);
   forms.turned_score = forms.score;
   forms.turned_score.graph = ir::exchanged(forms.score.graph);
@@ -43,23 +57,25 @@ std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound) {
   return memory;
 }
 
-TurnedMods find_turned_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                             const layout::Extent& extent) {
-  TurnedMods mods{.score_memory = {},
-                  .mask_memory = {},
-                  .facts = {nothing_to_check(), nothing_to_check(), nothing_to_check()}};
+TurnedMods::TurnedMods(const Program& program, const Forms& forms)
+    : facts{nothing_to_check(), nothing_to_check(), nothing_to_check()},
+      forms_(forms),
+      score_slots_(places_of(forms.turned_score.graph, program.score_mod)),
+      mask_slots_(places_of(forms.turned_mask, program.mask)),
+      score_(forms.turned_score.graph),
+      mask_(forms.turned_mask) {}
+
+void TurnedMods::find(const Bindings& bound, const layout::Extent& extent) {
   const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries,
                               extent.first_b};
-  if (forms.score.kind != plan::ScoreForm::Kind::plain) {
-    mods.score_memory = passes::memory_of(forms.turned_score.graph, forms.score.graph.slots(),
-                                          score_memory(forms, bound));
-    mods.facts.score = plan::find_facts(forms.turned_score.graph, mods.score_memory, turned, {});
+  if (forms_.score.kind != plan::ScoreForm::Kind::plain) {
+    pick(bound.score_mod, score_slots_, score_memory);
+    facts.score = score_.find(score_memory, turned, {});
   }
-  if (!forms.sees_all) {
-    mods.mask_memory = passes::memory_of(forms.turned_mask, program.mask.slots(), bound.mask);
-    mods.facts.mask = plan::find_facts(forms.turned_mask, mods.mask_memory, turned, {});
+  if (!forms_.sees_all) {
+    pick(bound.mask, mask_slots_, mask_memory);
+    facts.mask = mask_.find(mask_memory, turned, {});
   }
-  return mods;
 }
 
 LookedAtTerm look_at(const MaskTerm& term, const ir::Graph& mask,

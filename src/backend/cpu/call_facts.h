@@ -41,13 +41,22 @@ Forms forms_of(const Program& program);
 // Captures of the score's form.
 std::vector<ConstView> score_memory(const Forms& forms, const Bindings& bound);
 
-// Captures of the exchanged graphs, and facts about them.
-struct TurnedMods {
+// Captures of the exchanged graphs, and facts about them. Keeps its memory from call to call.
+class TurnedMods {
+ public:
+  // Both outlive this.
+  TurnedMods(const Program& program, const Forms& forms);
+
+  void find(const Bindings& bound, const layout::Extent& extent);
+
   std::vector<ConstView> score_memory, mask_memory;
   CallFacts facts;
+
+ private:
+  const Forms& forms_;
+  std::vector<std::size_t> score_slots_, mask_slots_;  // of the program's, those of the exchanged
+  plan::FactFinder score_, mask_;
 };
-TurnedMods find_turned_facts(const Program& program, const Forms& forms, const Bindings& bound,
-                             const layout::Extent& extent);
 
 // Of a pass with this layout, over a term or (null) the whole mask.
 CallFacts find_forward_facts(const Program& program, const Forms& forms, const Bindings& bound,

@@ -2,10 +2,11 @@
 #include "backend/cpu/call_memory.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 #include "base/memory_range.h"
 #include "plan/capture_descriptors.h"
-#include "run/paged_source.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -13,7 +14,9 @@ namespace {
 // Whether a result lies where something is read.
 class Collision {
  public:
-  void written(const View& view) { written_.push_back(base::memory_of(view)); }
+  // What is written. The ranges outlive this.
+  explicit Collision(std::span<const base::MemoryRange> written) : written_(written) {}
+
   void read(const ConstView& view) {
     const base::MemoryRange range = base::memory_of(view);
     found_ = found_ || std::ranges::any_of(
@@ -30,15 +33,18 @@ class Collision {
   [[nodiscard]] bool found() const { return found_; }
 
  private:
-  std::vector<base::MemoryRange> written_;
+  std::span<const base::MemoryRange> written_;
   bool found_ = false;
 };
 
 bool collides(const ForwardRequest& call) {
-  Collision collision;
-  collision.written(call.results.out);
-  if (call.results.lse) collision.written(*call.results.lse);
-  if (call.results.max) collision.written(*call.results.max);
+  std::array<base::MemoryRange, 3> written;
+  std::size_t results = 0;
+  written[results++] = base::memory_of(call.results.out);
+  if (call.results.lse) written[results++] = base::memory_of(*call.results.lse);
+  if (call.results.max) written[results++] = base::memory_of(*call.results.max);
+  const std::span<const base::MemoryRange> all = written;
+  Collision collision(all.first(results));
   collision.read(call.inputs);
   collision.read(call.bound.score_mod);
   collision.read(call.bound.mask);
@@ -46,11 +52,12 @@ bool collides(const ForwardRequest& call) {
 }
 
 bool collides(const BackwardRequest& call) {
-  Collision collision;
-  collision.written(call.results.dq);
-  collision.written(call.results.dk);
-  collision.written(call.results.dv);
-  for (const CaptureView& capture : call.results.captures) collision.written(capture.gradient);
+  std::vector<base::MemoryRange> written;
+  for (const View* view : {&call.results.dq, &call.results.dk, &call.results.dv})
+    written.push_back(base::memory_of(*view));
+  for (const CaptureView& capture : call.results.captures)
+    written.push_back(base::memory_of(capture.gradient));
+  Collision collision(written);
   collision.read(call.inputs);
   collision.read(call.saved.out);
   collision.read(call.saved.lse);
@@ -77,10 +84,10 @@ std::optional<PlacedResult> place(const std::optional<View>& view, bool in_priva
   return PlacedResult(*view, in_private);
 }
 
-std::unique_ptr<const run::KeySource> source_of(const ForwardRequest& call, const ConstView& k,
-                                                const ConstView& v) {
-  if (call.pages == nullptr) return std::make_unique<run::TensorKeys>(k, v, call.sizes.keys.begin);
-  return std::make_unique<run::PagedSource>(
+std::variant<run::TensorKeys, run::PagedSource> source_of(const ForwardRequest& call,
+                                                          const ConstView& k, const ConstView& v) {
+  if (call.pages == nullptr) return run::TensorKeys(k, v, call.sizes.keys.begin);
+  return run::PagedSource(
       run::PagePool{k, call.pages->k_scales}, run::PagePool{v, call.pages->v_scales},
       run::PageList{call.pages->table, call.pages->stride, k.size(2), call.pages->first},
       call.sizes.keys);
@@ -88,9 +95,8 @@ std::unique_ptr<const run::KeySource> source_of(const ForwardRequest& call, cons
 
 }  // namespace
 
-ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail)
-    : score_captures_(score_memory(forms, call.bound)),
-      q_(call.inputs.q),
+ForwardMemory::ForwardMemory(const ForwardRequest& call, bool may_fail)
+    : q_(call.inputs.q),
       k_(call.inputs.k),
       v_(call.inputs.v),
       keys_(source_of(call, k_.view(), v_.view())),
@@ -99,17 +105,22 @@ ForwardMemory::ForwardMemory(const ForwardRequest& call, const Forms& forms, boo
       lse_(place(call.results.lse, private_)),
       max_(place(call.results.max, private_)) {}
 
+const run::KeySource& ForwardMemory::keys() const {
+  return std::visit([](const run::KeySource& keys) -> const run::KeySource& { return keys; },
+                    keys_);
+}
+
 run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
   const auto view_of = [](const std::optional<PlacedResult>& result) {
     return result ? std::optional<View>(result->view()) : std::nullopt;
   };
   return {.q = q_.view(),
-          .keys = *keys_,
+          .keys = keys(),
           .out = out_.view(),
           .lse = view_of(lse_),
           .max = view_of(max_),
           .scale = call.scale,
-          .score_captures = plan::capture_descriptors(score_captures_),
+          .score_captures = {},
           .sinks = call.sinks,
           .dropout = plan::DropoutArgs(call.dropout)};
 }

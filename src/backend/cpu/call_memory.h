@@ -4,8 +4,8 @@
 // and copies when all has succeeded.
 #pragma once
 
-#include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "backend/cpu/call_facts.h"
@@ -13,22 +13,25 @@
 #include "backend/cpu/placed.h"
 #include "run/backward.h"
 #include "run/forward.h"
+#include "run/key_source.h"
+#include "run/paged_source.h"
 
 namespace treadle::backend::cpu {
 
 class ForwardMemory {
  public:
-  ForwardMemory(const ForwardRequest& call, const Forms& forms, bool may_fail);
+  ForwardMemory(const ForwardRequest& call, bool may_fail);
+  ForwardMemory(const ForwardMemory&) = delete;
+  ForwardMemory& operator=(const ForwardMemory&) = delete;
 
-  [[nodiscard]] const run::KeySource& keys() const { return *keys_; }
-  // Valid as long as this and the call are.
+  [[nodiscard]] const run::KeySource& keys() const;
+  // Valid as long as this and the call are. Without descriptors of captures.
   [[nodiscard]] run::ForwardProblem problem(const ForwardRequest& call) const;
   void deliver() const;
 
  private:
-  std::vector<ConstView> score_captures_;
   RowInput q_, k_, v_;
-  std::unique_ptr<const run::KeySource> keys_;
+  const std::variant<run::TensorKeys, run::PagedSource> keys_;
   bool private_;
   PlacedResult out_;
   std::optional<PlacedResult> lse_, max_;

@@ -7,16 +7,12 @@
 
 #include "backend/cpu/make_cpu.h"
 #include "backend/cpu/mask_passes.h"
+#include "backend/cpu/room.h"
 #include "base/dump.h"
 #include "base/error.h"
 #include "layout/build.h"
 #include "passes/scalars.h"
-#include "passes/terms.h"
 #include "plan/capture_descriptors.h"
-#include "plan/chunks.h"
-#include "plan/mod_plan.h"
-#include "run/backward.h"
-#include "run/forward.h"
 #include "run/poison.h"
 
 namespace treadle::backend::cpu {
@@ -47,7 +43,17 @@ Cpu::Cpu(Program program, const std::string& target, Process& process)
       terms_(program_.mask),
       kernels_(process.engine, program_, forms_) {}
 
+Cpu::~Cpu() = default;
+
 Layout Cpu::layout(const Sizes& sizes, const Bindings& bound, const base::Workers& workers) const {
+  const auto room = rooms_.take([&] { return std::make_unique<Room>(*this); });
+  if (room->layouts.can_be_one_tile(sizes, bound))
+    return room->layouts.layout(sizes, bound, workers);
+  return built_layout(sizes, bound, workers);
+}
+
+Layout Cpu::built_layout(const Sizes& sizes, const Bindings& bound,
+                         const base::Workers& workers) const {
   const layout::Extent extent = sizes.extent();
   const auto chosen = choose_passes({program_.mask, bound.mask}, terms_.find(bound.mask), extent,
                                     plan::tile_weights(target_, sizes.compute), choices_, workers);
@@ -69,41 +75,6 @@ Layout Cpu::listed_layout(layout::Selection listed, const Sizes& sizes, const Bi
                layout::to_text(held->terms.front().layout));
   }
   return Layout(std::move(held));
-}
-
-plan::ModScratch Cpu::most_scratch(const Sizes& sizes) const {
-  const std::int64_t lanes = target_.lanes(sizes.compute);
-  plan::ModScratch most = plan::most_scratch_of(forms_.score.graph, lanes);
-  most += plan::most_scratch_of(program_.mask, lanes);
-  return most;
-}
-
-std::int64_t Cpu::forward_scratch(const Sizes& sizes) const {
-  const plan::TilePlan plan =
-      plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, plan::most_vectors);
-  return run::forward_scratch(plan, plan::tiles_per_group(plan, true), most_scratch(sizes),
-                              passes::may_have_terms(program_.mask));
-}
-
-std::int64_t Cpu::backward_scratch(const Sizes& sizes) const {
-  const auto contributions = static_cast<std::int64_t>(program_.derivative.contributions.size());
-  // Of one chunk, or of several short ones.
-  const std::int64_t keys = std::max(plan::longest_chunk(sizes.keys),
-                                     std::min(sizes.keys.count(), plan::most_keys_of_chunks));
-  plan::ModScratch mods = most_scratch(sizes);
-  if (forms_.derives)
-    mods += plan::most_scratch_of(program_.derivative.graph, target_.lanes(sizes.compute));
-  // Tiles of fewer vectors come in larger groups.
-  std::int64_t most = 0;
-  for (int vectors = 1; vectors <= plan::most_vectors; ++vectors) {
-    const plan::TilePlan plan =
-        plan::plan_tile(target_, sizes.compute, sizes.dim, sizes.value_dim, vectors);
-    // As many as there would be if every query were a tile.
-    const std::int64_t queries = sizes.queries.count() * (sizes.key_batch == 1 ? sizes.batch : 1);
-    const std::int64_t leaves = queries / plan::tiles_per_leaf(plan) + sizes.batch;
-    most = std::max(most, run::backward_scratch(plan, keys, leaves, contributions, mods));
-  }
-  return most;
 }
 
 void Cpu::explain(const Request& call, const run::KeySource& keys, const Layout::Held& held,
@@ -128,20 +99,32 @@ std::vector<std::int64_t> Cpu::mask_captures(const Request& call, const ForwardK
 
 ForwardKind Cpu::kind_of(const Request& call, const CallFacts& facts,
                          const Layout::Held::Term& term) const {
-  return {.target = target_,
-          .q = call.inputs.q.dtype(),
-          .k = call.inputs.k.dtype(),
-          .v = call.inputs.v.dtype(),
-          .compute = call.sizes.compute,
-          .key_scales = call.pages != nullptr && call.pages->k_scales != nullptr,
-          .value_scales = call.pages != nullptr && call.pages->v_scales != nullptr,
-          .dim = call.sizes.dim,
-          .value_dim = call.sizes.value_dim,
-          .score_facts = facts.score,
-          .mask_facts = facts.mask,
-          .sparse = plan::is_sparse(term.layout),
-          .mask = {term.mask, facts.checked_term},
-          .dropout = call.dropout != nullptr};
+  ForwardKind kind;
+  kind.target = target_;
+  kind.sparse = plan::is_sparse(term.layout);
+  kind.mask = {term.mask, facts.checked_term};
+  describe(call, facts, kind);
+  return kind;
+}
+
+void Cpu::describe(const Request& call, const CallFacts& facts, ForwardKind& kind) const {
+  kind.q = call.inputs.q.dtype();
+  kind.k = call.inputs.k.dtype();
+  kind.v = call.inputs.v.dtype();
+  kind.compute = call.sizes.compute;
+  kind.key_scales = call.pages != nullptr && call.pages->k_scales != nullptr;
+  kind.value_scales = call.pages != nullptr && call.pages->v_scales != nullptr;
+  kind.dim = call.sizes.dim;
+  kind.value_dim = call.sizes.value_dim;
+  kind.score_facts = facts.score;
+  kind.mask_facts = facts.mask;
+  kind.dropout = call.dropout != nullptr;
+}
+
+void Cpu::describe(const Request& call, const CallFacts& turned, std::int64_t rows,
+                   DecodeKind& kind) const {
+  describe(call, turned, kind.forward);
+  kind.rows = plan::RowBlocks(rows);
 }
 
 bool Cpu::decodes(const Request& call, const Layout::Held& held) const {
@@ -149,13 +132,6 @@ bool Cpu::decodes(const Request& call, const Layout::Held& held) const {
   return held.terms.size() == 1 && term.mask == nullptr &&
          plan::decodes(target_, call.sizes.compute, term.layout,
                        call.sizes.heads / call.sizes.key_heads);
-}
-
-DecodeKind Cpu::decode_kind(const Request& call, const CallFacts& turned,
-                            const Layout::Held::Term& term, std::int64_t rows) const {
-  DecodeKind kind{kind_of(call, turned, term), plan::RowBlocks(rows)};
-  kind.forward.sparse = false;  // which its kernels do not look at
-  return kind;
 }
 
 std::unique_ptr<const Backend> make_cpu(const Program& program, const std::string& target) {

@@ -13,6 +13,7 @@
 #include "backend/cpu/process.h"
 #include "backend/cpu/term_finder.h"
 #include "backend/held_layout.h"
+#include "base/idle.h"
 #include "plan/target.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
@@ -23,6 +24,7 @@ class Cpu final : public Backend {
  public:
   // See make_cpu.h. What calls share outlives this.
   Cpu(Program program, const std::string& target, Process& process);
+  ~Cpu() override;
 
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
                               const base::Workers& workers) const override;
@@ -33,17 +35,27 @@ class Cpu final : public Backend {
   void backward(const BackwardRequest& call) const override;
   void prepare(const Request& call, bool backward) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
+  [[nodiscard]] std::int64_t forward_kept(const Sizes& sizes) const override;
   [[nodiscard]] std::int64_t backward_scratch(const Sizes& sizes) const override;
 
  private:
   class ForwardCall;
   class DecodeCall;
+  class Layouts;
+  struct Room;
 
+  // Whether calls of so many queries may decode, which have one tile.
+  [[nodiscard]] bool are_few(const Sizes& sizes) const {
+    return sizes.queries.count() <= target_.lanes(sizes.compute);
+  }
   // Whether a call with this layout decodes, if its mods cannot fail.
   [[nodiscard]] bool decodes(const Request& call, const Layout::Held& held) const;
-  [[nodiscard]] DecodeKind decode_kind(const Request& call, const CallFacts& turned,
-                                       const Layout::Held::Term& term, std::int64_t rows) const;
-  [[nodiscard]] std::vector<Layout> layouts(std::span<const ForwardRequest* const> calls) const;
+  // Of a kind, all that the call says: not its target, its mask or whether it is sparse.
+  void describe(const Request& call, const CallFacts& facts, ForwardKind& kind) const;
+  void describe(const Request& call, const CallFacts& turned, std::int64_t rows,
+                DecodeKind& kind) const;
+  [[nodiscard]] Layout built_layout(const Sizes& sizes, const Bindings& bound,
+                                    const base::Workers& workers) const;
   [[nodiscard]] ForwardKind kind_of(const Request& call, const CallFacts& facts,
                                     const Layout::Held::Term& term) const;
   [[nodiscard]] std::vector<std::int64_t> mask_captures(const Request& call,
@@ -53,6 +65,8 @@ class Cpu final : public Backend {
 
   // Of the score mod and the mask, whatever a call is like.
   [[nodiscard]] plan::ModScratch most_scratch(const Sizes& sizes) const;
+  // Of a thread that decodes; 0 if such calls do not.
+  [[nodiscard]] std::int64_t decode_scratch(const Sizes& sizes) const;
 
   Process& process_;
   const Program program_;
@@ -62,6 +76,7 @@ class Cpu final : public Backend {
   mutable TermFinder terms_;
   mutable KeptChoices choices_;
   mutable KernelSets kernels_;
+  mutable base::Idle<Room> rooms_;  // of forward calls
 };
 
 // The machine's own target for an empty name, else one that it can run; throws treadle::Error.

@@ -2,6 +2,7 @@
 #include "backend/cpu/decode_call.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "plan/capture_descriptors.h"
@@ -19,14 +20,35 @@ layout::Range hull(layout::Range a, layout::Range b) {
 
 }  // namespace
 
+Cpu::DecodeCall::DecodeCall(const Cpu& cpu) : cpu_(cpu), mods_(cpu.program_, cpu.forms_) {
+  kind_.forward.target = cpu.target_;
+}
+
+void Cpu::DecodeCall::start() {
+  end();
+  layouts_.clear();
+  entry_of_.clear();
+}
+
+void Cpu::DecodeCall::end() {
+  work_.end();
+  runs_ = false;
+  problem_.sequences.clear();
+  problem_.shared.clear();
+  posed_.clear();
+  memory_.clear();
+  kernels_.clear();
+  entries_.clear();
+  others_.clear();
+}
+
 std::int64_t Cpu::DecodeCall::rows_of(const ForwardRequest& request) const {
   return request.sizes.heads / request.sizes.key_heads * request.sizes.queries.count();
 }
 
-bool Cpu::DecodeCall::add(const ForwardRequest& request, const Layout& layout) {
-  if (!cpu_.decodes(request, *layout.held())) return false;
-  entries_.push_back({&request, layout});
-  return true;
+std::span<const layout::OneTile> Cpu::DecodeCall::layouts_of(const Entry& entry) const {
+  const auto count = static_cast<std::size_t>(entry.each ? entry.request->sizes.batch : 1);
+  return std::span(layouts_).subspan(entry.first, count);
 }
 
 // Of all entries together: what is proven of it holds for each.
@@ -45,49 +67,42 @@ layout::Extent Cpu::DecodeCall::extent() const {
 }
 
 const run::DecodeKernels& Cpu::DecodeCall::kernels_for(std::int64_t rows) {
-  auto& kernels = kernels_[rows];
-  if (kernels == nullptr) {
-    const Entry& one = entries_.front();
-    kernels = cpu_.kernels_.decode(
-        cpu_.decode_kind(*one.request, facts_, one.layout.held()->terms.front(), rows));
-  }
-  return *kernels;
+  for (const auto& [of, kernels] : kernels_)
+    if (of == rows) return *kernels;
+  cpu_.describe(*entries_.front().request, mods_.facts, rows, kind_);
+  return *kernels_.emplace_back(rows, cpu_.kernels_.decode(kind_)).second;
 }
 
-std::vector<Cpu::DecodeCall::Entry> Cpu::DecodeCall::find_kernels(run::Missing& missing) {
-  if (entries_.empty()) return {};
-  const ForwardRequest& first = *entries_.front().request;
-  const auto facts_of = [&](const layout::Extent& extent) {
-    return find_turned_facts(cpu_.program_, cpu_.forms_, first.bound, extent);
-  };
-  std::vector<Entry> rejected;
-  TurnedMods mods = facts_of(extent());
-  if (mods.facts.checked() && entries_.size() > 1) {
+const std::vector<Cpu::DecodeCall::Entry>& Cpu::DecodeCall::find_kernels(run::Missing& missing) {
+  others_.clear();
+  if (entries_.empty()) return others_;
+  const Bindings& bound = entries_.front().request->bound;
+  mods_.find(bound, extent());
+  if (mods_.facts.checked() && entries_.size() > 1) {
     // Each alone may be proven where all together are not. Kernels are those of the first.
-    std::optional<TurnedMods> proven;
+    std::optional<CallFacts> proven;
     std::erase_if(entries_, [&](const Entry& entry) {
-      TurnedMods own = facts_of(entry.request->sizes.extent());
+      mods_.find(bound, entry.request->sizes.extent());
+      const CallFacts& own = mods_.facts;
       const bool fits =
-          !own.facts.checked() && (!proven || (proven->facts.score == own.facts.score &&
-                                               proven->facts.mask == own.facts.mask));
-      if (fits && !proven) proven = std::move(own);
-      if (!fits) rejected.push_back(entry);
+          !own.checked() && (!proven || (proven->score == own.score && proven->mask == own.mask));
+      if (fits && !proven) proven = own;
+      if (!fits) others_.push_back(entry);
       return !fits;
     });
-    if (proven) mods = std::move(*proven);
-  } else if (mods.facts.checked()) {
-    rejected = std::exchange(entries_, {});
+    if (proven) mods_.facts = *proven;
+  } else if (mods_.facts.checked()) {
+    std::swap(entries_, others_);
   }
-  if (entries_.empty()) return rejected;
-  facts_ = mods.facts;
-  problem_.score_captures = plan::capture_descriptors(mods.score_memory);
-  problem_.mask_captures = plan::capture_descriptors(mods.mask_memory);
+  if (entries_.empty()) return others_;
+  plan::describe_captures(mods_.score_memory, problem_.score_captures);
+  plan::describe_captures(mods_.mask_memory, problem_.mask_captures);
   for (const Entry& entry : entries_) {
-    const layout::Layout& layout = entry.layout.held()->terms.front().layout;
-    needed(kernels_for(rows_of(*entry.request)), layout, missing);
+    const run::DecodeKernels& kernels = kernels_for(rows_of(*entry.request));
+    for (const layout::OneTile& layout : layouts_of(entry)) needed(kernels, layout, missing);
   }
   share_pages(missing);
-  return rejected;
+  return others_;
 }
 
 void Cpu::DecodeCall::share_pages(run::Missing& missing) {
@@ -114,38 +129,43 @@ void Cpu::DecodeCall::share_pages(run::Missing& missing) {
     const run::DecodeKernels& kernels = kernels_for(rows);
     for (const std::int64_t sequence : group.sequences) {
       const Entry& entry = entries_[static_cast<std::size_t>(sequence)];
-      needed(kernels, entry.layout.held()->terms.front().layout, missing);
+      for (const layout::OneTile& layout : layouts_of(entry)) needed(kernels, layout, missing);
     }
     problem_.shared.push_back({group.sequences, group.pages * page_size, &kernels});
   }
 }
 
 run::Work& Cpu::DecodeCall::prepare(bool in_private) {
-  problem_.sequences.reserve(entries_.size());
-  entry_of_.reserve(entries_.size());
+  memory_.start(entries_.size());
+  posed_.start(entries_.size());
   for (std::size_t i = 0; i < entries_.size(); ++i) {
-    const ForwardRequest& request = *entries_[i].request;
-    const ForwardMemory& memory = memory_.emplace_back(request, cpu_.forms_, in_private);
-    const run::ForwardProblem& posed = posed_.emplace_back(memory.problem(request));
-    const layout::Layout& layout = entries_[i].layout.held()->terms.front().layout;
+    const Entry& entry = entries_[i];
+    const ForwardRequest& request = *entry.request;
+    const run::ForwardProblem& posed =
+        posed_.emplace(memory_.emplace(request, in_private).problem(request));
     const run::DecodeKernels& kernels = kernels_for(rows_of(request));
+    const auto layouts = layouts_of(entry);
     for (std::int64_t b = 0; b < request.sizes.batch; ++b) {
-      problem_.sequences.push_back({posed, b, request.sizes.first_b + b, layout, b, kernels});
+      const layout::OneTile& layout = layouts[static_cast<std::size_t>(entry.each ? b : 0)];
+      problem_.sequences.push_back(
+          {posed, b, request.sizes.first_b + b, layout, entry.each ? 0 : b, kernels});
       entry_of_.push_back(i);
     }
   }
-  return work_.emplace(problem_, entries_.front().request->workers, cpu_.process_.scratch);
+  work_.start(problem_, entries_.front().request->workers, cpu_.process_.scratch);
+  runs_ = true;
+  return work_;
 }
 
-std::vector<Cpu::DecodeCall::Entry> Cpu::DecodeCall::unclear() {
-  std::vector<Entry> found;
-  if (!work_) return found;
-  for (const std::int64_t sequence : work_->unclear()) {
+const std::vector<Cpu::DecodeCall::Entry>& Cpu::DecodeCall::unclear() {
+  others_.clear();
+  if (!runs_) return others_;
+  for (const std::int64_t sequence : work_.unclear()) {
     Entry& entry = entries_[entry_of_[static_cast<std::size_t>(sequence)]];
-    if (!entry.unclear) found.push_back(entry);
+    if (!entry.unclear) others_.push_back(entry);
     entry.unclear = true;
   }
-  return found;
+  return others_;
 }
 
 void Cpu::DecodeCall::deliver() const {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "layout/shared_choices.h"
+#include "plan/capture_descriptors.h"
 
 namespace treadle::backend::cpu {
 namespace {
@@ -43,13 +44,14 @@ Cpu::ForwardCall::ForwardCall(const Cpu& cpu, const ForwardRequest& request, Lay
 }
 
 run::Work& Cpu::ForwardCall::prepare(bool in_private) {
-  memory_.emplace(request_, cpu_.forms_, in_private);
+  memory_.emplace(request_, in_private);
   for (run::ForwardPass& pass : passes_) {
     plan::ScheduleOptions options = schedule_options(pass, memory_->keys(), request_.workers);
     options.may_cut = layout_.held()->terms.size() == 1;
     pass.schedule = plan::schedule(pass.layouts(), options);
   }
   problem_.emplace(memory_->problem(request_));
+  problem_->score_captures = plan::capture_descriptors(score_memory(cpu_.forms_, request_.bound));
   return work_.emplace(passes_, *problem_, request_.workers, cpu_.process_.scratch);
 }
 

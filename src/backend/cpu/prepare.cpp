@@ -57,11 +57,15 @@ void Cpu::prepare(const Request& call, bool backward) const {
   }
   if (decodes(call, held)) {
     const Layout::Held::Term& term = held.terms.front();
-    const TurnedMods mods = find_turned_facts(program_, forms_, call.bound, term.layout.extent());
+    TurnedMods mods(program_, forms_);
+    mods.find(call.bound, term.layout.extent());
     if (!mods.facts.checked()) {
       const std::int64_t rows =
           call.sizes.heads / call.sizes.key_heads * call.sizes.queries.count();
-      all(kernels_.decode(decode_kind(call, mods.facts, term, rows)));
+      DecodeKind kind;
+      kind.forward.target = target_;
+      describe(call, mods.facts, rows, kind);
+      all(kernels_.decode(kind));
     }
   }
   base::parallel_for(call.workers, missing.count(), [&](std::int64_t i) { missing.prepare(i); });
