@@ -18,6 +18,8 @@ x = torch.randn(1, 2, 64, 16, generator=torch.Generator().manual_seed(0))
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
 
 
 def causal(b, h, q, kv):
