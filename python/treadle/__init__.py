@@ -28,8 +28,9 @@ __all__ = [
     "explain", "merge_states", "plot_mask", "release_memory",
 ]
 
-# Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too.
-for _name in (*_table, "minimum", "maximum"):
+# Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too,
+# and relu.
+for _name in (*_table, "minimum", "maximum", "relu"):
     globals()[_name] = _by_name[_name]
 
 # A forked child has none of the parent's threads.

@@ -78,6 +78,9 @@ class NumpyTrace(Trace):
     value = NumpyValue
     partial = NumpyPartial
 
+    def readable(self, array):
+        return capture(array)
+
     def buffer_of(self, x):
         if isinstance(x, Capture):
             return x.buffer

@@ -7,6 +7,8 @@ import re
 from typing import Callable, NamedTuple, Optional
 
 from . import _core
+from ._mods import as_mask_mod, as_score_mod
+from ._names import with_names
 from ._trace import Trace
 
 types = dict(_core.types)
@@ -58,6 +60,10 @@ def numbers_of(letter: str, text: str) -> tuple:
 
 def trace(t: Trace, score_mod: Optional[Callable], mask_mod: Optional[Callable]) -> Program:
     """The program of mods, written down by a new trace of the front end they are for."""
+    if score_mod is not None and not callable(score_mod):
+        score_mod = as_score_mod(score_mod)
+    if mask_mod is not None and not callable(mask_mod):
+        mask_mod = as_mask_mod(mask_mod, t.readable)
     score, score_from_end = ("", "") if score_mod is None else t.score_mod(score_mod)
     mask, mask_from_end = ("", "") if mask_mod is None else t.mask_mod(mask_mod)
     return Program(score, mask, tuple(t.captures), tuple(t.scalars), (score_from_end, mask_from_end))
@@ -67,8 +73,16 @@ _negative: set = set()  # texts of programs that have met a negative index, some
 _MOST_NEGATIVE = 1024
 
 
-def with_indices(program: Program, run: Callable):
-    """run(program): first as if no index was negative, which is seldom wrong, and is an error of the call if it is."""
+def with_indices(program: Program, run: Callable, mods: tuple = ()):
+    """run(program): first as if no index was negative, which is seldom wrong, and is an error of the call if it is. Errors
+    name captures as mods do."""
+    try:
+        return _with_indices(program, run)
+    except _core.ModError as error:
+        raise with_names(error, program.captures, mods) from None
+
+
+def _with_indices(program: Program, run: Callable):
     texts = (program.score_mod, program.mask)
     if texts == program.from_end:
         return run(program)

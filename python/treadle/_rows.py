@@ -176,14 +176,15 @@ def reductions(functions: dict) -> dict:
         squares = total(map_rows(lambda x: x.real() * x.real(), [row]), dim, keepdim)
         return map_rows(functions["sqrt"], [squares]) if keepdim else functions["sqrt"](squares)
 
-    def unsqueeze(row, dim):
-        raise TraceError(f"a mod gives a row of values another dimension, which cannot be compiled{where_in_user_code()}")
+    def reshape(row, *shape, **how):
+        raise TraceError(f"a mod gives a row of values another shape, which cannot be compiled{where_in_user_code()}")
 
     amax, amin = extreme("amax", "max"), extreme("amin", "min")
     return {
         "sum": total, "prod": product, "mean": mean, "any": whether("any"), "all": whether("all"), "amax": amax,
         "amin": amin, "max": without_dim("max", amax), "min": without_dim("min", amin), "dot": dot, "vdot": dot,
         "inner": dot, "matmul": dot, "__matmul__": dot, "norm": norm, "vector_norm": norm, "linalg_vector_norm": norm,
-        "linalg_norm": norm, "unsqueeze": unsqueeze,
+        "linalg_norm": norm, "unsqueeze": reshape, "view": reshape, "reshape": reshape,
+        "flatten": reshape, "squeeze": reshape,
     }  # fmt: skip
 

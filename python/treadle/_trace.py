@@ -43,6 +43,10 @@ class Trace:
         """The Buffer or the Python number that `x` is; None if it is neither."""
         return None
 
+    def readable(self, array):
+        """What mods can read of it."""
+        return array
+
     def __init__(self, sizes: tuple):
         self.sizes = sizes
         self.captures: list[Buffer] = []
@@ -91,6 +95,16 @@ class Trace:
         self._count += 1
         self._lines.append(f"{name} = {operation}({', '.join([o.text for o in operands])});")
         return self.value(self, name, kind, low, high)
+
+    def text_of(self, text: str, kind: str) -> Value:
+        """What a text of its own gives; names that it gives to values are its own, too."""
+        *statements, last = text.split(";")
+        if statements:
+            self._lines.append(";".join(statements) + ";")
+        name = f"t{self._count}"
+        self._count += 1
+        self._lines.append(f"{name} = {last};")
+        return self.value(self, name, kind)
 
     def emit_from_end(self, index: Value, length: Value) -> Value:
         """An index that may be negative."""

@@ -75,7 +75,7 @@ class Attention:
         def attempt(program: Program):
             return run(program, function_for(program, gradients, self.scale, self.most_nodes), arrays)
 
-        return with_indices(program, attempt)
+        return with_indices(program, attempt, (self.score_mod, self.mask_mod))
 
     def forward(
         self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None, sinks=None, q_offset=None,

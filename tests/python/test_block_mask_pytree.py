@@ -12,6 +12,13 @@ x = torch.randn(2, 2, 100, 16, generator=torch.Generator().manual_seed(0))
 document = torch.arange(100) // 30
 
 
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
 def causal(b, h, q, kv):
     return q >= kv
 

@@ -78,6 +78,7 @@ def test_masks(name):
 
 
 def test_inside_a_compiled_function():
+    torch._dynamo.reset()
     q, k, v = inputs()
     wanted = flex_attention(q, k, v, score_mods["distance"])
     compiled = torch.compile(flex_attention, fullgraph=True, backend="eager")

@@ -41,7 +41,7 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
 
-    return with_indices(program, recorded("treadle::attention", run))
+    return with_indices(program, recorded("treadle::attention", run), (score_mod, mask_mod))
 
 
 def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:

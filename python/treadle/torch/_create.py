@@ -10,6 +10,7 @@ from typing import Callable, Optional
 import torch
 from torch import Tensor
 
+from .._mods import as_mask_mod, as_score_mod
 from ._block_lists import pair
 from ._block_mask import DEFAULT_BLOCK, BlockMask
 from ._evaluate import visible_pairs
@@ -42,7 +43,8 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """A BlockMask of mask_mod. Takes microseconds: nothing is evaluated before it is needed.
+    """A BlockMask of mask_mod, which may also be a text or a bool tensor [queries, keys], or with heads and batches before
+    them. Takes microseconds: nothing is evaluated before it is needed.
 
     >>> from treadle.torch import create_block_mask
     >>> window = create_block_mask(lambda b, h, q, kv: (q >= kv) & (q - kv < 256), None, None, 4096, 4096)
@@ -55,6 +57,8 @@ def create_block_mask(
     if _compile:
         warnings.warn("_compile has no effect: nothing is evaluated here", DeprecationWarning, stacklevel=2)
     batch, heads = 1 if B is None else B, 1 if H is None else H
+    if not callable(mask_mod):
+        mask_mod = as_mask_mod(mask_mod, torch.as_tensor)
     if not torch.compiler.is_compiling():  # there it is traced in the call, and nothing is lost
         assert _arity(mask_mod) == 4, f"create_block_mask requires a mask_mod function, which has 4 arguments; got {mask_mod}"
         trace(None, mask_mod, (batch, heads, Q_LEN, KV_LEN))  # reports mistakes here, not later
@@ -71,6 +75,9 @@ def create_mask(mod_fn: Callable, B: Optional[int], H: Optional[int], Q_LEN: int
     """
     check_device(device)
     batch, heads = 1 if B is None else B, 1 if H is None else H
+    if not callable(mod_fn):
+        is_score_text = isinstance(mod_fn, str) and "score" in mod_fn
+        mod_fn = as_score_mod(mod_fn) if is_score_text else as_mask_mod(mod_fn, torch.as_tensor)
     is_score_mod = _arity(mod_fn) == 5
     assert is_score_mod or _arity(mod_fn) == 4, f"create_mask takes a score_mod or a mask_mod; got {mod_fn}"
     sizes = (batch, heads, Q_LEN, KV_LEN)

@@ -6,7 +6,7 @@ from typing import Callable, Optional, Union
 
 from .._explain import explain_program
 from ._block_mask import BlockMask
-from ._foreign_masks import as_block_mask
+from ._foreign_masks import as_block_mask, is_mask_mod
 from ._tracing import trace
 
 
@@ -29,7 +29,7 @@ def explain(
       s0 = 20
       s1 = 20
     """
-    if mask is not None and not callable(mask):
+    if mask is not None and not is_mask_mod(mask):
         block_mask = as_block_mask(mask)
         mask, sizes = block_mask.compiled_mask_mod(), (*block_mask.batch_and_heads, *block_mask.seq_lengths)
     return explain_program(trace(score_mod, mask, sizes))

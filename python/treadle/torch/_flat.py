@@ -50,7 +50,8 @@ def unflattened(captures, arguments) -> tuple:
     sinks, q_offsets, kv_offsets, packed, relative = given
     extras = Extras(sinks, tuple(q_offsets), tuple(kv_offsets), packed, relative)
     tensors = kinds.count("t") + kinds.endswith("x")
-    if kinds.count("i") != len(integers) or kinds.count("f") != len(reals) or len(kinds) != len(integers) + len(reals) + tensors:
+    known = kinds.count("i") == len(integers) and kinds.count("f") == len(reals)
+    if not known or len(kinds) != len(integers) + len(reals) + tensors:
         raise ValueError(f"treadle::attention: kinds {kinds!r} are not {len(integers)} i, {len(reals)} f, t and a last x")
     if len(captures) < tensors:
         raise ValueError(f"treadle::attention: {len(captures)} captures are too few for kinds {kinds!r}")

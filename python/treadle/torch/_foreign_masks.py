@@ -14,8 +14,8 @@ _known: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # torch's: ours
 
 
 def is_mask_mod(mask) -> bool:
-    """Whether it is a function of pairs, and no mask of blocks."""
-    return callable(mask) and not hasattr(mask, "BLOCK_SIZE")
+    """Whether it is a function of pairs or a text, and no mask of blocks."""
+    return isinstance(mask, str) or (callable(mask) and not hasattr(mask, "BLOCK_SIZE"))
 
 
 def as_block_mask(mask) -> Optional[BlockMask]:
@@ -24,7 +24,8 @@ def as_block_mask(mask) -> Optional[BlockMask]:
     if mask is None or isinstance(mask, BlockMask):
         return mask
     if not all(hasattr(mask, name) for name in ("kv_num_blocks", "kv_indices", "mask_mod", "BLOCK_SIZE")):
-        raise TypeError(f"block_mask must be a BlockMask or a mask_mod, got {type(mask).__name__}")
+        hint = "; create_block_mask makes one of a bool tensor" if isinstance(mask, torch.Tensor) else ""
+        raise TypeError(f"block_mask must be a BlockMask or a mask_mod, got {type(mask).__name__}{hint}")
     if torch.compiler.is_compiling():  # which would compile again for every mask that is known
         return _converted(mask)
     try:

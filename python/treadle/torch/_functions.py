@@ -156,7 +156,8 @@ methods = {
     "zeros_like": _filled(0), "ones_like": _filled(1), "new_zeros": _filled(0), "new_ones": _filled(1),
     "new_empty": _filled(0), "empty_like": _filled(0), "full_like": _full_like, "new_full": _new_full,
     "__getitem__": _getitem, "__setitem__": _setitem, "index": _index, "expand_as": _same, "view_as": _same,
-    "unsqueeze": _same,  # a number meets rows of any shape
+    # A number meets rows of any shape.
+    "unsqueeze": _same, "squeeze": _same, "view": _same, "reshape": _same, "flatten": _same,
 }  # fmt: skip
 
 # By name: what makes one value of a row.

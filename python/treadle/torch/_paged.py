@@ -129,7 +129,7 @@ def paged_attention(
         call = Call(program, scale, None, want.max_scores, torch.get_num_threads(), extras)
         return _run(call, query, cu_seqlens_q, pages, captured, want.lse)
 
-    return with_aux(with_indices(program, recorded("treadle::paged_attention", run)), return_aux)
+    return with_aux(with_indices(program, recorded("treadle::paged_attention", run), (score_mod, mask)), return_aux)
 
 
 def _refuse_gradients(tensors):
