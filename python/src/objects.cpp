@@ -143,6 +143,7 @@ View view_of_buffer(nb::handle array) {
 void read_tensors(const nb::object& exchange, const nb::object& slowly) {
   Readers& all = readers();
   all.tensors_slowly = kept(slowly);
+  all.table = nullptr;
   if (exchange.is_none()) return;
   const auto* table = static_cast<const ExchangeTable*>(
       PyCapsule_GetPointer(exchange.ptr(), "dlpack_exchange_api"));

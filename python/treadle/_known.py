@@ -73,7 +73,8 @@ class KnownPrograms:
                 self._entries.clear()
             entry = self._entries[key] = _Entry(codes)
         else:
-            for known in entry.known:
+            # Who sees something else each time need not compare it with everything.
+            for known in entry.known if entry.misses <= _EAGER else entry.known[:1]:
                 program = known.of(mods, sizes)
                 if program is not None:
                     entry.misses = 0

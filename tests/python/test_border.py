@@ -164,3 +164,21 @@ def test_refused_arrays(size, dtype, integer, use_integer, role, kind):
         return
     with pytest.raises((TypeError, ValueError), match=CLEAR):
         attend_numpy(given)
+
+
+def test_a_torch_without_a_table_for_tensors():
+    from treadle import _core
+    from treadle.torch._arrays import as_array
+
+    q = torch.randn(1, 2, 8, 4).transpose(1, 2)
+    bias = torch.randn(2, 8)[:, ::2]
+    score_mod = lambda s, b, h, q, kv: s + bias[kv % 2, h % 4] * kv  # noqa: E731
+    expected = flex_attention(q, q, q, score_mod)
+    _core.read_tensors(None, as_array)
+    try:
+        assert torch.equal(flex_attention(q, q, q, score_mod), expected)
+        with pytest.raises(TypeError, match="complex64 are not supported"):
+            as_array(torch.zeros(2, dtype=torch.complex64))
+    finally:
+        _core.read_tensors(torch.Tensor.__dlpack_c_exchange_api__, as_array)
+    assert torch.equal(flex_attention(q, q, q, score_mod), expected)
