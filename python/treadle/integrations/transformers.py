@@ -92,8 +92,6 @@ def attention_forward(
             )
     if output_attentions:
         raise ValueError('treadle makes no attention weights; use attn_implementation="eager" for output_attentions')
-    if dropout > 0:
-        raise ValueError("treadle has no attention dropout; set attention_dropout to 0 in the model's config")
     block_mask, bias = None, None
     if isinstance(attention_mask, torch.Tensor):
         bias = attention_mask[:, :, :, : key.shape[-2]]
@@ -127,7 +125,8 @@ def attention_forward(
 
     modifies = softcap is not None or bias is not None or position_bias is not None
     out = flex_attention(
-        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux
+        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux,
+        dropout_p=dropout if module.training else 0.0,
     )
     return out.transpose(1, 2).contiguous(), None
 

@@ -46,7 +46,7 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
 def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:
     """Batch, heads, queries and keys that mods see."""
     if extras.packed:
-        return sizes_of_sequences(query, last[-2].numel() - 1)
+        return sizes_of_sequences(query, last[1 if extras.sinks else 0].numel() - 1)
     return (*query.shape[:2], reach(query.shape[2], extras.q_offsets), reach(key.shape[2], extras.kv_offsets))
 
 
