@@ -69,15 +69,15 @@ Sequences sequences_from(const nb::tuple& parts) {
   return {q, starts, paged};
 }
 
-// What few calls have: None, or a tuple of sinks (None for none), q_offsets, kv_offsets and dropout:
-// None, or its probability, seed and offset.
+// What few calls have: None, or a tuple of sinks (None for none), q_offsets, kv_offsets and, if there is
+// dropout, its probability, seed and offset (or None).
 void add_extras(Function::Tensors& tensors, nb::handle extras) {
   if (extras.is_none()) return;
   const auto given = nb::cast<nb::tuple>(extras);
   if (!given[0].is_none()) tensors.sinks = view_of(given[0]);
   tensors.q_offsets = nb::cast<std::vector<std::int64_t>>(given[1]);
   tensors.kv_offsets = nb::cast<std::vector<std::int64_t>>(given[2]);
-  if (given[3].is_none()) return;
+  if (given.size() < 4 || given[3].is_none()) return;
   const auto dropout = nb::cast<nb::tuple>(given[3]);
   tensors.dropout = {nb::cast<double>(dropout[0]), nb::cast<std::uint64_t>(dropout[1]),
                      nb::cast<std::uint64_t>(dropout[2])};
