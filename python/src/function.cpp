@@ -53,6 +53,7 @@ Call Function::call_of(const Tensors& tensors, const Layout& layout, const Crew&
   call.sinks = tensors.sinks;
   call.q_offsets = tensors.q_offsets;
   call.kv_offsets = tensors.kv_offsets;
+  call.dropout = tensors.dropout;
   for (std::size_t i = 0; i < options_.captures.size(); ++i) {
     const std::string& name = options_.captures[i].name;
     if (reads(name)) call.captures.emplace_back(name, tensors.captures.views[i]);

@@ -32,6 +32,7 @@ class Function {
     BoundCaptures captures;
     std::optional<ConstView> sinks;
     std::vector<std::int64_t> q_offsets, kv_offsets;
+    Dropout dropout;
   };
 
   // Who works on a call: so many threads (0: all cores), until somebody asks to stop.

@@ -70,13 +70,32 @@ Sequences sequences_from(const nb::tuple& parts) {
   return {q, starts, paged};
 }
 
-// What few calls have: None, or a tuple of sinks (None for none), q_offsets and kv_offsets.
+// What few calls have: None, or a tuple of sinks (None for none), q_offsets, kv_offsets and, if there is
+// dropout, its probability, seed and offset (or None).
 void add_extras(Function::Tensors& tensors, nb::handle extras) {
   if (extras.is_none()) return;
   const auto given = nb::cast<nb::tuple>(extras);
   if (!given[0].is_none()) tensors.sinks = view_of(given[0]);
   tensors.q_offsets = nb::cast<std::vector<std::int64_t>>(given[1]);
   tensors.kv_offsets = nb::cast<std::vector<std::int64_t>>(given[2]);
+  if (given.size() < 4 || given[3].is_none()) return;
+  const auto dropout = nb::cast<nb::tuple>(given[3]);
+  tensors.dropout = {nb::cast<double>(dropout[0]), nb::cast<std::uint64_t>(dropout[1]),
+                     nb::cast<std::uint64_t>(dropout[2])};
+}
+
+// Bools [b, h, q, kv], contiguous: which pairs keep their weights.
+void find_kept(const View& pairs, const Dropout& dropout, std::int64_t q_offset,
+               std::int64_t kv_offset) {
+  auto* next = static_cast<std::uint8_t*>(pairs.data());
+  for (std::int64_t b = 0; b < pairs.size(0); ++b) {
+    for (std::int64_t h = 0; h < pairs.size(1); ++h) {
+      for (std::int64_t q = 0; q < pairs.size(2); ++q) {
+        for (std::int64_t kv = 0; kv < pairs.size(3); ++kv)
+          *next++ = keeps(dropout, b, h, q + q_offset, kv + kv_offset) ? 1 : 0;
+      }
+    }
+  }
 }
 
 Layout layout_or_none(nb::handle layout) {
@@ -302,5 +321,13 @@ NB_MODULE(_core, m) {
   m.def("end_calls", &end_calls);
   m.def("read_arrays", &read_arrays, nb::arg("slowly"));
   m.def("read_tensors", &read_tensors, nb::arg("exchange").none(), nb::arg("slowly"));
+  m.def(
+      "find_kept",
+      [](nb::handle pairs, double probability, std::uint64_t seed, std::uint64_t offset,
+         std::int64_t q_offset, std::int64_t kv_offset) {
+        find_kept(view_of(pairs), {probability, seed, offset}, q_offset, kv_offset);
+      },
+      nb::arg("pairs"), nb::arg("probability"), nb::arg("seed"), nb::arg("offset"),
+      nb::arg("q_offset"), nb::arg("kv_offset"));
   m.def("release_memory", &release_memory);
 }

@@ -11,6 +11,7 @@ import os as _os
 
 from . import _core
 from ._core import Error, ModError
+from ._dropout import dropout_mask
 from ._errors import TraceError
 from ._functions import functions as _by_name
 from ._key_lists import KeyLists
@@ -25,7 +26,7 @@ __version__ = _core.__version__
 
 __all__ = [
     "Attention", "Error", "KeyLists", "ModError", "PackedKeys", "PagedKV", "PagedKeys", "TraceError", "attention", "capture",
-    "explain", "merge_states", "plot_mask", "release_memory",
+    "dropout_mask", "explain", "merge_states", "plot_mask", "release_memory",
 ]
 
 # Functions for mods: treadle.where, treadle.exp, and every other operation; minimum and maximum by NumPy's names, too,

@@ -29,7 +29,7 @@ class Layouts:
         `extras` are those of the call."""
         if not program.mask:
             return None
-        offsets = None if extras is None else extras[1:]
+        offsets = None if extras is None else extras[1:3]
         if offsets is not None and (len(set(offsets[0])) > 1 or len(set(offsets[1])) > 1):
             return None
         read = [program.captures[i].object for i in program.mask_captures()] if program.captures else ()

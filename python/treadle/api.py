@@ -8,6 +8,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import as_array, as_numpy, check_result
+from ._dropout import dropout_of
 from ._explain import explain_program
 from ._key_lists import KeyLists
 from ._layouts import Layouts
@@ -50,7 +51,7 @@ class Attention:
 
     def _call(self, q, k, v, keys: Optional[KeyLists], extras: Optional[tuple], numbers: Callable, run: Callable):
         """run(function, what it takes first), with gradients of the captures that `numbers` finds in the program."""
-        _, q_offsets, kv_offsets = extras or (None, (), ())
+        _, q_offsets, kv_offsets, _ = extras or (None, (), (), None)
         sizes = (*q.shape[:2], reach(q.shape[2], q_offsets), reach(k.shape[2], kv_offsets))
         inputs = q, k, v
 
@@ -79,7 +80,7 @@ class Attention:
 
     def forward(
         self, q, k, v, *, keys: Optional[KeyLists] = None, out: Optional[np.ndarray] = None, sinks=None, q_offset=None,
-        kv_offset=None,
+        kv_offset=None, dropout_p: float = 0.0, seed=0,
     ) -> Result:  # fmt: skip
         """out, lse and max of q [B, H, Q, D], k [B, Hkv, KV, D] and v [B, Hkv, KV, Dv]; with `keys`, of those alone.
 
@@ -90,6 +91,10 @@ class Attention:
         a row has the bits that it has in the whole sequence. One for all batch entries, or one for each. Rows before
         position 0 are padding: such queries see nothing, and nobody sees such keys.
 
+        With `dropout_p`, weights are 0 with this probability after the softmax, and the others are divided by
+        1 - dropout_p; lse and max are those without. Which ones follows from `seed` (an int, or a pair of seed and offset)
+        and from positions; treadle.dropout_mask tells it.
+
         >>> import numpy as np, treadle
         >>> causal = treadle.Attention(mask_mod=lambda b, h, q, kv: q >= kv)
         >>> q, k, v = np.random.default_rng(0).random((3, 1, 1, 100, 8), np.float32)
@@ -98,7 +103,7 @@ class Attention:
         True
         """
         q, k, v = _checked(q, k, v)
-        extras = _extras(sinks, q_offset, kv_offset)
+        extras = _extras(sinks, q_offset, kv_offset, dropout_p, seed)
         if out is None:
             out = np.empty((*q.shape[:3], v.shape[3]), q.dtype)
         else:
@@ -114,12 +119,12 @@ class Attention:
 
     def backward(
         self, q, k, v, result: Result, dout, dlse=None, *, keys: Optional[KeyLists] = None, captures: tuple = (),
-        sinks=None, q_offset=None, kv_offset=None,
+        sinks=None, q_offset=None, kv_offset=None, dropout_p: float = 0.0, seed=0,
     ) -> Gradients:  # fmt: skip
         """Gradients of q, k, v, of these captures (treadle.capture's arrays) and of the sinks, from forward's result.
-        `keys`, `sinks`, `q_offset` and `kv_offset` are forward's."""
+        `keys`, `sinks`, `q_offset`, `kv_offset`, `dropout_p` and `seed` are forward's."""
         q, k, v = _checked(q, k, v)
-        extras = _extras(sinks, q_offset, kv_offset)
+        extras = _extras(sinks, q_offset, kv_offset, dropout_p, seed)
         work = GradientMemory((q, k, v), result, dout, dlse, captures, sinks)
 
         def run(function, first):
@@ -129,8 +134,9 @@ class Attention:
         return self._call(q, k, v, keys, extras, work.numbers, run)
 
     def forward_sequences(
-        self, q, q_starts, keys: Keys, *, out: Optional[np.ndarray] = None, sinks=None, q_offset=None, kv_offset=None
-    ) -> Result:
+        self, q, q_starts, keys: Keys, *, out: Optional[np.ndarray] = None, sinks=None, q_offset=None, kv_offset=None,
+        dropout_p: float = 0.0, seed=0,
+    ) -> Result:  # fmt: skip
         """forward of sequences of different lengths: q is [all queries, H, D], and sequence s has those from q_starts[s] up
         to q_starts[s + 1]. `keys` is a treadle.PackedKeys or a treadle.PagedKeys. out is [all queries, H, Dv], lse and max
         are [all queries, H]; a sequence has the same bits alone, packed, in pages or in any batch.
@@ -146,7 +152,7 @@ class Attention:
         (6, 8, 64)
         """
         q, q_starts, keys = as_numpy(q), as_numpy(q_starts), keys_of("forward_sequences", keys)
-        extras = _extras(sinks, q_offset, kv_offset)
+        extras = _extras(sinks, q_offset, kv_offset, dropout_p, seed)
         rows = q.shape[:-1]
         if out is None:
             out = np.empty((*rows, *keys.v.shape[-1:]), q.dtype)
@@ -164,11 +170,11 @@ class Attention:
 
     def backward_sequences(
         self, q, q_starts, keys: Keys, result: Result, dout, dlse=None, *, captures: tuple = (), sinks=None, q_offset=None,
-        kv_offset=None,
+        kv_offset=None, dropout_p: float = 0.0, seed=0,
     ) -> Gradients:  # fmt: skip
         """backward of forward_sequences, for packed keys."""
         q, q_starts, keys = as_numpy(q), as_numpy(q_starts), keys_of("backward_sequences", keys)
-        extras = _extras(sinks, q_offset, kv_offset)
+        extras = _extras(sinks, q_offset, kv_offset, dropout_p, seed)
         work = GradientMemory((q, keys.k, keys.v), result, dout, dlse, captures, sinks)
         sequences = sequences_of(q, q_starts, keys)
 
@@ -185,12 +191,13 @@ def _sizes(q: np.ndarray, q_starts: np.ndarray) -> tuple:
     return max(0, q_starts.size - 1), heads, None, None
 
 
-def _extras(sinks, q_offset, kv_offset) -> Optional[tuple]:
+def _extras(sinks, q_offset, kv_offset, dropout_p, seed) -> Optional[tuple]:
     """What most calls do not have."""
-    if sinks is None and q_offset is None and kv_offset is None:
+    dropout = dropout_of(dropout_p, seed)
+    if sinks is None and q_offset is None and kv_offset is None and dropout is None:
         return None
     array = None if sinks is None else as_array(as_numpy(sinks))
-    return array, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset)
+    return array, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset), dropout
 
 
 def _checked(*arrays):
@@ -203,7 +210,7 @@ def _checked(*arrays):
 
 def attention(
     q, k, v, score_mod=None, mask_mod=None, scale=None, *, threads: int = 0, most_nodes: Optional[int] = None, sinks=None,
-    q_offset=None, kv_offset=None,
+    q_offset=None, kv_offset=None, dropout_p: float = 0.0, seed=0,
 ) -> np.ndarray:  # fmt: skip
     """softmax(score_mod(scale * q @ k.T), where mask_mod shows) @ v. Attention.forward says what the others are.
 
@@ -216,7 +223,9 @@ def attention(
            [2., 3.]], dtype=float32)
     """
     function = Attention(score_mod, mask_mod, scale, threads, most_nodes=most_nodes)
-    return function.forward(q, k, v, sinks=sinks, q_offset=q_offset, kv_offset=kv_offset).out
+    return function.forward(
+        q, k, v, sinks=sinks, q_offset=q_offset, kv_offset=kv_offset, dropout_p=dropout_p, seed=seed
+    ).out
 
 
 def merge_states(states, *, threads: int = 0) -> Result:

@@ -1,8 +1,11 @@
 // Dropout in kernels: against loops that ask treadle::keeps, and the promise of equal bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -249,6 +252,37 @@ TEST_F(KernelDropoutBits, FollowSeedAndOffset) {
   other = call;
   ++other.dropout.seed;
   EXPECT_FALSE(same_bits(attention.forward({q, k, v}, other).out, y.out));
+}
+
+// Keys that are gathered: any of eight neighbours may be missing.
+TEST(KernelDropout, ListedKeysAreThoseOfTheReference) {
+  const Tensor q = random_tensor(1, DType::f32, {1, 2, 50, 16});
+  const Tensor k = random_tensor(2, DType::f32, {1, 2, 400, 16});
+  const Tensor dout = random_tensor(3, DType::f32, {1, 2, 50, 16});
+  constexpr std::int64_t query_block = 10, listed = 60;
+  Tensor indices(DType::i32, {1, 2, 50 / query_block, listed});
+  std::mt19937_64 random(5);
+  for (std::int64_t list = 0; list < indices.count() / listed; ++list) {
+    std::vector<std::int32_t> all(400);
+    std::iota(all.begin(), all.end(), 0);
+    std::ranges::shuffle(all, random);
+    std::copy_n(all.begin(), listed, indices.data<std::int32_t>().data() + list * listed);
+  }
+  const auto run = [&](Backend backend) {
+    Options options;
+    options.backend = backend;
+    const Attention attention = compile(options);
+    Call call{.lse = true, .dropout = some};
+    call.layout = attention.layout(KeyLists{query_block, 1, indices}, Inputs{q, k, k});
+    Forward y = attention.forward({q, k, k}, call);
+    Backward g = attention.backward({q, k, k}, {y.out, y.lse}, dout, std::nullopt, call);
+    std::vector<Tensor> all;
+    for (Tensor* one : {&y.out, &g.dq, &g.dk, &g.dv}) all.push_back(std::move(*one));
+    return all;
+  };
+  const std::vector<Tensor> got = run(Backend::cpu), exact = run(Backend::reference);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_LT(test::largest_difference(got[i], exact[i]), 1e-5) << "result " << i;
 }
 
 TEST(KernelDropout, SinksAreNotDropped) {

@@ -81,8 +81,10 @@ def test_the_operations_pass_torchs_own_checks():
     slopes = torch.tensor([0.5, 0.25], requires_grad=True)
     mods = ("score + c0[h] * s0", "q >= kv + s1")
     sinks = torch.tensor([0.1, 0.2], requires_grad=True)
+    seed = torch.tensor([17])
     for captures, extras in (
-        ([slopes], (False, [], [], False, False)), ([slopes, sinks], (True, [3], [1], False, False)),
+        ([slopes], (False, [], [], False, False, 0.0)), ([slopes, sinks], (True, [3], [1], False, False, 0.0)),
+        ([slopes, seed], (False, [], [], False, False, 0.5)),
     ):
         arguments = (q, k, v, captures, *mods, *mods, "fi", [2], [0.5], None, *extras)
         torch.library.opcheck(
@@ -95,7 +97,8 @@ def test_strides_of_the_result_are_foretold(model):
     q = torch.randn(2, 30, 2, 16).transpose(1, 2)
     with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
         fake = mode.from_tensor(q)
-        shape = torch.ops.treadle.attention(fake, fake, fake, [], "", "", "", "", "", [], [], None, False, [], [], False, False)[0]
+        nothing = ("", "", "", "", "", [], [], None, False, [], [], False, False, 0.0)
+        shape = torch.ops.treadle.attention(fake, fake, fake, [], *nothing)[0]
     assert shape.stride() == flex_attention(q, q, q).stride()
 
 

@@ -177,7 +177,7 @@ def test_a_tensor_without_memory_beside_others_is_refused(which):
 
 def test_an_incoming_gradient_without_memory_is_refused():
     q = torch.randn(1, 1, 8, 4)
-    mods = ("score", "", "score", "", "", [], [], None, False, [], [], False, False)
+    mods = ("score", "", "score", "", "", [], [], None, False, [], [], False, False, 0.0)
     out, lse, _ = attention(q, q, q, [], *mods)
     with pytest.raises(ValueError, match="treadle::attention: a tensor is on meta, the queries are on cpu"):
         attention_backward(q, q, q, [], *mods, out, lse, q.to("meta"), None, [])

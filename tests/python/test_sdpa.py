@@ -141,7 +141,7 @@ x = torch.zeros(2, 4, 7, 16)
 
 
 @pytest.mark.parametrize("arguments, kind, words", [
-    (dict(dropout_p=0.1), ValueError, "dropout_p is 0.1; treadle has no attention dropout"),
+    (dict(dropout_p=1.5), ValueError, "dropout_p is 1.5; it must be from 0 to 1"),
     (dict(query=None), TypeError, "query must be a tensor, got NoneType"),
     (dict(attn_mask=[[True]]), TypeError, "attn_mask must be a tensor, got list"),
     (dict(query=x[0, 0, 0]), RuntimeError, "query has 1 dimensions; it must have at least 2"),
@@ -218,10 +218,21 @@ def test_routed_is_of_its_thread(calls):
     assert len(calls) == 1
 
 
+def test_dropout():
+    """A value of ones counts what is kept; of many rows it is as much as is dropped and scaled on average."""
+    q, ones = torch.randn(2, 4, 256, 16), torch.ones(2, 4, 256, 16)
+    torch.manual_seed(5)
+    out = ours(q, q, ones, dropout_p=0.25)
+    assert not torch.equal(out, ours(q, q, ones, dropout_p=0.25)) and abs(out.mean() - 1) < 0.02
+    torch.manual_seed(5)
+    with routed_sdpa():
+        assert torch.equal(torch.nn.functional.scaled_dot_product_attention(q, q, ones, dropout_p=0.25), out)
+    assert torch.equal(ours(q, q, ones, dropout_p=1.0), torch.zeros_like(ones))
+
+
 def test_what_is_not_routed(calls):
     q = torch.randn(2, 4, 7, 16)
     with routed_sdpa():
-        theirs(q, q, q, dropout_p=0.5)
         theirs(*[torch.empty(2, 4, 7, 16, device="meta")] * 3)
         torch.vmap(lambda x: theirs(x, x, x))(q)
         parts = [torch.randn(3, 4, 16), torch.randn(5, 4, 16)]

@@ -74,11 +74,56 @@ def test_a_training_step(pair, batch):
             assert (a.grad - b.grad).abs().max() <= 1e-4 * scale, name
 
 
-def test_dropout_is_refused(batch):
-    model = make("Llama", "treadle")
-    x = torch.randn(1, 4, 8, 16)
-    with pytest.raises(ValueError, match="dropout"):
-        integration.attention_forward(model, x, x, x, None, dropout=0.1)
+def test_dropout_in_training_alone():
+    model, x = make("Llama", "treadle"), torch.randn(1, 4, 8, 16)
+
+    def attend(dropout):
+        return integration.attention_forward(model, x, x, x, None, dropout=dropout)[0]
+
+    model.eval()
+    assert torch.equal(attend(0.5), attend(0.0))
+    model.train()
+    torch.manual_seed(3)
+    first, second = attend(0.5), attend(0.5)
+    assert not torch.equal(first, second) and not torch.equal(first, attend(0.0))
+    torch.manual_seed(3)
+    assert torch.equal(attend(0.5), first)
+
+
+small = dict(vocab_size=99)
+as_they_come = {  # with attention dropout alone, which eager's does, too
+    "GPT2LMHeadModel": dict(
+        config="GPT2Config", n_embd=32, n_layer=2, n_head=2, n_positions=64, embd_pdrop=0, resid_pdrop=0, **small
+    ),
+    "BertForMaskedLM": dict(
+        config="BertConfig", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        hidden_dropout_prob=0, **small,
+    ),
+    "T5ForConditionalGeneration": dict(
+        config="T5Config", d_model=32, d_kv=16, d_ff=64, num_layers=2, num_heads=2, decoder_start_token_id=0, **small
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(as_they_come))
+def test_models_train_with_their_dropout(name):
+    given = dict(as_they_come[name])
+    config = getattr(transformers, given.pop("config"))(**given)
+    config._attn_implementation = "treadle"
+    torch.manual_seed(0)
+    model = getattr(transformers, name)(config).train()
+    ids = torch.randint(0, 99, (2, 20))
+
+    def step(seed):
+        torch.manual_seed(seed)
+        model.zero_grad()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        return loss.item(), [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    (loss, gradients), (again, same), (other, _) = step(1), step(1), step(2)
+    assert loss == again and loss != other
+    assert all(torch.equal(a, b) for a, b in zip(gradients, same))
 
 
 def test_arguments_that_choose_keys_are_refused():

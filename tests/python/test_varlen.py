@@ -227,7 +227,7 @@ def test_the_operation_passes_torchs_own_checks():
     q, k, v, *starts = batch([(2, 3), (3, 3)], grad=True)
     slopes = torch.randn(4, requires_grad=True)
     mods = ("score + c0[h]", "q >= kv")
-    arguments = (q, k, v, [slopes, *starts], *mods, *mods, "", [], [], None, False, [], [], True, False)
+    arguments = (q, k, v, [slopes, *starts], *mods, *mods, "", [], [], None, False, [], [], True, False, 0.0)
     torch.library.opcheck(
         torch.ops.treadle.attention.default, arguments,
         test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),

@@ -124,8 +124,6 @@ def attention_forward(
             )
     if output_attentions:
         _warn_of_weights()
-    if dropout > 0:
-        raise ValueError("treadle has no attention dropout; set attention_dropout to 0 in the model's config")
     block_mask, bias, chosen = None, None, []  # `chosen` are mask_mods of keys, beside the mask
     if isinstance(attention_mask, torch.Tensor):
         read = _read("attention_mask", attention_mask, query, key)
@@ -166,7 +164,8 @@ def attention_forward(
 
     modifies = softcap is not None or bias is not None or add is not None
     out = flex_attention(
-        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux
+        query, key, value, score_mod if modifies else None, block_mask, scale=scaling, enable_gqa=True, sinks=s_aux,
+        dropout_p=dropout if module.training else 0.0,
     )
     return out.transpose(1, 2).contiguous(), None
 

@@ -47,7 +47,7 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
 def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:
     """Batch, heads, queries and keys that mods see."""
     if extras.packed:
-        return sizes_of_sequences(query, last[-2].numel() - 1)
+        return sizes_of_sequences(query, last[1 if extras.sinks else 0].numel() - 1)
     batch, heads, queries, _ = query.shape
     return batch, heads, reach(queries, extras.q_offsets), reach(key.shape[2], extras.kv_offsets)
 

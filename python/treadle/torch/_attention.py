@@ -13,6 +13,7 @@ from ._attend import attend, autocast
 from ._check import check_lengths, check_options, check_shapes, check_sinks, check_tensors
 from ._foreign_masks import as_block_mask, is_mask_mod
 from ._run import NO_EXTRAS, Extras
+from ._seed import seed_for
 
 _warned: list = []  # of return_lse, which is enough once
 
@@ -46,6 +47,7 @@ def flex_attention(
     sinks: Optional[Tensor] = None,
     q_offset=None,
     kv_offset=None,
+    dropout_p: float = 0,  # an int: a float becomes a symbol of dynamic graphs
 ) -> Union[Tensor, tuple]:
     """softmax(score_mod(scale * query @ key.T), where the mask shows) @ value, in fused kernels for the CPU.
 
@@ -55,7 +57,9 @@ def flex_attention(
     Beyond torch's: block_mask may be a mask_mod, which then alone decides. `sinks` [heads] are attention sinks, a logit per
     head that takes part in the softmax and has no value; they may require gradients. `q_offset` and `kv_offset` say where
     the first query and the first key stand, for all batch entries or for each: mods see q and kv from there on, and a row
-    has the bits that it has in the whole sequence. Rows before position 0 are padding.
+    has the bits that it has in the whole sequence. Rows before position 0 are padding. With `dropout_p`, weights are 0 with
+    this probability after the softmax, and the others are divided by 1 - dropout_p, in every call, as for torch's
+    scaled_dot_product_attention; lse and max are those without. The seed is drawn from torch's default generator.
 
     >>> import torch
     >>> from treadle.torch import flex_attention, create_block_mask
@@ -92,16 +96,20 @@ def flex_attention(
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
     extras = NO_EXTRAS
-    if sinks is not None or q_offset is not None or kv_offset is not None:
-        extras = Extras(sinks is not None, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset))
+    if sinks is not None or q_offset is not None or kv_offset is not None or dropout_p:
+        extras = Extras(
+            sinks is not None, offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset),
+            dropout_p=float(dropout_p),
+        )  # fmt: skip
         if sinks is not None:
             check_sinks(sinks)
+    seed = seed_for(extras.dropout_p)
     if mask is not None:
         if mask.is_listed and (extras.q_offsets or extras.kv_offsets):
             raise ValueError("block_mask lists blocks of rows, which have no positions; use create_block_mask or a mask_mod")
         mask_mod = mask.compiled_mask_mod()
 
-    last = () if sinks is None else (sinks,)
+    last = seed if sinks is None else (sinks, *seed)
     layouts = _of_functions if mask is None else mask.layouts
     out, lse, most = attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras, want_lse, want_max)
     if return_aux is not None:

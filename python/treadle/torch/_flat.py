@@ -5,17 +5,19 @@ from __future__ import annotations
 import torch
 
 from .._captures import Buffer
+from .._dropout import check_probability
 from .._program import Program
 from ._arrays import NAMES
 from ._run import Extras
 
 # The fields of a Program, with both spellings of its mods, and Extras. `kinds` has an i, an f or a t for every scalar:
 # one of `integers`, one of `reals`, or a tensor, and an x behind them if the scale is one; such tensors are the last
-# captures. Before them, with `sinks` and `packed`, are these and the starts of queries and keys.
+# captures. Before them, with `sinks`, `packed` and `dropout_p`, are these, the starts of queries and keys, and an int64
+# seed.
 SCHEMA = (
     "Tensor[] captures, str score_mod, str mask, str score_mod_from_end, str mask_from_end, str kinds, "
     "SymInt[] integers, float[] reals, float? scale, bool sinks, SymInt[] q_offsets, SymInt[] kv_offsets, bool packed, "
-    "bool relative"
+    "bool relative, float dropout_p"
 )
 _INTEGERS = (int, torch.SymInt)
 
@@ -40,15 +42,16 @@ def flattened(program: Program, scale, extras: Extras = Extras()) -> tuple:
     if isinstance(scale, torch.Tensor):
         kinds, scale = kinds + "x", None
     texts = program.score_mod, program.mask, *program.from_end
-    sinks, q_offsets, kv_offsets, packed, relative = extras
-    return *texts, kinds, integers, reals, scale, sinks, list(q_offsets), list(kv_offsets), packed, relative
+    sinks, q_offsets, kv_offsets, packed, relative, dropout_p = extras
+    return *texts, kinds, integers, reals, scale, sinks, list(q_offsets), list(kv_offsets), packed, relative, dropout_p
 
 
 def unflattened(captures, arguments) -> tuple:
     """The program, the scale, the extras and the captures but for the tensors of scalars, of what an operation was given."""
     score_mod, mask, score_mod_from_end, mask_from_end, kinds, integers, reals, scale, *given = arguments
-    sinks, q_offsets, kv_offsets, packed, relative = given
-    extras = Extras(sinks, tuple(q_offsets), tuple(kv_offsets), packed, relative)
+    sinks, q_offsets, kv_offsets, packed, relative, dropout_p = given
+    check_probability(dropout_p)
+    extras = Extras(sinks, tuple(q_offsets), tuple(kv_offsets), packed, relative, dropout_p)
     tensors = kinds.count("t") + kinds.endswith("x")
     known = kinds.count("i") == len(integers) and kinds.count("f") == len(reals)
     if not known or len(kinds) != len(integers) + len(reals) + tensors:
@@ -59,8 +62,13 @@ def unflattened(captures, arguments) -> tuple:
     captures = captures[: len(captures) - tensors]
     if kinds.endswith("x"):
         kinds, scale = kinds[:-1], numbers.pop()
-    if len(captures) < sinks + 2 * packed:
-        raise ValueError(f"treadle::attention: {len(captures)} captures are too few for sinks={sinks} and packed={packed}")
+    if len(captures) < sinks + 2 * packed + (dropout_p > 0):
+        raise ValueError(
+            f"treadle::attention: {len(captures)} captures are too few for sinks={sinks}, packed={packed} and "
+            f"dropout_p={dropout_p}"
+        )
+    if dropout_p > 0 and (captures[-1].dtype != torch.int64 or captures[-1].numel() != 1):
+        raise TypeError("treadle::attention: with dropout_p the last capture must be a seed, one int64")
     for t in captures:
         if t.dtype not in NAMES:
             raise TypeError(f"treadle::attention: a capture of {t.dtype} is not supported")

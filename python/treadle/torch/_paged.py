@@ -147,7 +147,8 @@ def _run(call: Call, q: Tensor, q_starts: Tensor, pages: Pages, captured, lse: b
     extras = call.extras
     mods_read, sinks, _ = extras.split(captured)
     function = function_for(call.program, (), call.scale)
-    last = arrays_of_extras(sinks, *aligned(extras, q_starts, lambda: pages.lengths.flatten().tolist()))
+    offsets = aligned(extras, q_starts, lambda: pages.lengths.flatten().tolist())
+    last = arrays_of_extras(sinks, *offsets, extras.dropout(captured))
     results = empty_results(q, pages.k, pages.v, lse, call.max)
     function.forward_sequences(
         (as_array(q), as_array(q_starts), *pages.arrays()), [*map(as_array, mods_read), *call.program.scalars],

@@ -12,20 +12,26 @@ from .._program import Program, function_for
 
 
 class Extras(NamedTuple):
-    """What few calls have. Sinks, and then the starts of packed queries and keys, are the last of a call's captures, so
-    that graphs and autograd see one list."""
+    """What few calls have. Sinks, then the starts of packed queries and keys, then the seed of dropout, are the last of a
+    call's captures, so that graphs and autograd see one list."""
 
     sinks: bool = False
     q_offsets: tuple = ()
     kv_offsets: tuple = ()
     packed: bool = False  # sequences of different lengths, one after the other
     relative: bool = False  # of such: mods see the distance of query and key alone, so positions may be moved
+    dropout_p: float = 0  # with it there is a seed
 
     def split(self, captured) -> tuple:
         """What the mods read; the sinks or None; the starts, if there are any."""
-        starts = len(captured) - 2 if self.packed else len(captured)
+        end = len(captured) - 1 if self.dropout_p else len(captured)
+        starts = end - 2 if self.packed else end
         mods_read = starts - 1 if self.sinks else starts
-        return captured[:mods_read], captured[mods_read] if self.sinks else None, captured[starts:]
+        return captured[:mods_read], captured[mods_read] if self.sinks else None, captured[starts:end]
+
+    def dropout(self, captured) -> Optional[tuple]:
+        """Probability, seed and offset; None if nothing is dropped."""
+        return (self.dropout_p, int(captured[-1]), 0) if self.dropout_p else None
 
 
 NO_EXTRAS = Extras()
@@ -76,11 +82,13 @@ def lengths_of(starts: Tensor) -> list:
     return [b - a for a, b in zip(numbers, numbers[1:])]
 
 
-def arrays_of_extras(sinks: Optional[Tensor], q_offsets: tuple, kv_offsets: tuple) -> Optional[tuple]:
+def arrays_of_extras(
+    sinks: Optional[Tensor], q_offsets: tuple, kv_offsets: tuple, dropout: Optional[tuple] = None
+) -> Optional[tuple]:
     """What a compiled function takes last."""
-    if sinks is None and not q_offsets and not kv_offsets:
+    if sinks is None and not q_offsets and not kv_offsets and dropout is None:
         return None
-    return sinks, q_offsets, kv_offsets
+    return sinks, q_offsets, kv_offsets, dropout
 
 
 def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: tuple):
@@ -90,15 +98,16 @@ def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: t
         mods_read, last = captured, None
     else:
         mods_read, sinks, starts = extras.split(captured)
+        dropout = extras.dropout(captured)
     function = function_for(program, tuple([i for i in gradients if i < len(mods_read)]), call.scale)
     arrays = [*mods_read, *program.scalars]
     if extras.packed:
         q_starts, k_starts = starts
         sequences = q, q_starts, k, v, k_starts
-        last = arrays_of_extras(sinks, *aligned(extras, q_starts, lambda: lengths_of(k_starts.flatten())))
+        last = arrays_of_extras(sinks, *aligned(extras, q_starts, lambda: lengths_of(k_starts.flatten())), dropout)
         return function.forward_sequences, function.backward_sequences, (sequences, arrays), last
     if extras is not NO_EXTRAS:
-        last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets)
+        last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets, dropout)
     layout = None
     if program.mask:
         kind = q.shape[:3], k.shape[2], q.dtype, k.dtype, v.dtype

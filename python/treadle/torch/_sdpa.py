@@ -28,7 +28,7 @@ def scaled_dot_product_attention(
 
     `attn_mask` is broadcast to [..., queries, keys]: bool, where True takes part, or floats that are added and may require
     gradients. `is_causal` shows query i the keys up to i, of those that the mask shows. A query that sees nothing gets
-    zeros. `dropout_p` must be 0.
+    zeros. `dropout_p` is that of flex_attention.
 
     >>> import torch
     >>> from treadle.torch import scaled_dot_product_attention
@@ -38,7 +38,7 @@ def scaled_dot_product_attention(
     >>> bias.grad.shape
     torch.Size([4, 1, 10])
     """
-    _check(query, key, value, attn_mask, dropout_p, enable_gqa)
+    _check(query, key, value, attn_mask, enable_gqa)
     key, value = _with_heads_of(query, key, value) if enable_gqa else (key, value)
     lead = query.shape[:-2]
     if not (query.dim() == key.dim() == value.dim() == 4 and key.shape[:2] == value.shape[:2] == lead):
@@ -53,7 +53,7 @@ def scaled_dot_product_attention(
             def score_mod(score, b, h, q, kv):
                 return score + read(b, h, q, kv)
 
-    out = flex_attention(query, key, value, score_mod, mask_mod, scale, enable_gqa)
+    out = flex_attention(query, key, value, score_mod, mask_mod, scale, enable_gqa, dropout_p=dropout_p)
     return out if len(lead) == 2 else out.reshape(*lead, *out.shape[2:])
 
 
@@ -61,7 +61,7 @@ def _causal(b, h, q, kv):
     return q >= kv
 
 
-def _check(query, key, value, attn_mask, dropout_p: float, enable_gqa: bool):
+def _check(query, key, value, attn_mask, enable_gqa: bool):
     """In torch's kinds of errors."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not isinstance(x, Tensor):
@@ -84,8 +84,6 @@ def _check(query, key, value, attn_mask, dropout_p: float, enable_gqa: bool):
             f"{_NAME}: query and key must have one head dim and key and value one length, got query {tuple(query.shape)}, "
             f"key {tuple(key.shape)} and value {tuple(value.shape)}"
         )
-    if dropout_p != 0.0:
-        raise ValueError(f"{_NAME}: dropout_p is {dropout_p}; treadle has no attention dropout, so it must be 0")
     if attn_mask is None:
         return
     if not isinstance(attn_mask, Tensor):

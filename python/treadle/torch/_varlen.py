@@ -14,6 +14,7 @@ from ._check import check_sequence_heads, check_sinks, check_index, check_tensor
 from ._foreign_masks import is_mask_mod
 from ._masks import and_masks
 from ._run import Extras
+from ._seed import seed_for
 
 
 def varlen_attention(
@@ -33,6 +34,7 @@ def varlen_attention(
     sinks: Optional[Tensor] = None,
     q_offset=None,
     kv_offset=None,
+    dropout_p: float = 0,  # an int: a float becomes a symbol of dynamic graphs
 ) -> Union[Tensor, tuple]:
     """Attention of packed sequences, with gradients: query is [all queries, heads, dim], key and value are [all keys, key
     heads, dim]. Sequence s has the rows from cu_seqlens[s] up to cu_seqlens[s + 1], int32 or int64; without cu_seqlens_k
@@ -41,7 +43,8 @@ def varlen_attention(
     The last query stands at the last key of its sequence: with 50 keys and 5 queries mods see q = 45 .. 49, and `causal` is
     aligned at the bottom right, as flash-attention's is. `q_offset` and `kv_offset`, for all sequences or for each, say
     where else rows stand. b is the number of the sequence. `window_size` is (left, right), of which -1 is unlimited: a query
-    sees keys from q - left to q + right. A pair is visible if causal, window_size and mask_mod all show it.
+    sees keys from q - left to q + right. A pair is visible if causal, window_size and mask_mod all show it. `dropout_p` is
+    flex_attention's.
 
     Nested tensors of layout torch.jagged are taken without cu_seqlens: [batch, lengths, heads, dim], or [batch, heads,
     lengths, dim] as for scaled_dot_product_attention. Results are nested in the same way.
@@ -65,6 +68,7 @@ def varlen_attention(
         rest = dict(
             score_mod=score_mod, mask_mod=mask_mod, causal=causal, window_size=window_size, scale=scale,
             enable_gqa=enable_gqa, return_aux=return_aux, sinks=sinks, q_offset=q_offset, kv_offset=kv_offset,
+            dropout_p=dropout_p,
         )  # fmt: skip
         return _of_nested(query, key, value, rest)
     check_tensors(query, key, value)
@@ -79,8 +83,10 @@ def varlen_attention(
     mask, relative = mask_of(mask_mod, causal, window_size), score_mod is None and mask_mod is None
     query, key, value = autocast(query, key, value)
     offsets = offsets_of("q_offset", q_offset), offsets_of("kv_offset", kv_offset)
-    extras = Extras(sinks is not None, *offsets, packed=True, relative=relative)
-    last = (cu_seqlens_q, cu_seqlens_k) if sinks is None else (sinks, cu_seqlens_q, cu_seqlens_k)
+    extras = Extras(sinks is not None, *offsets, packed=True, relative=relative, dropout_p=float(dropout_p))
+    last = (cu_seqlens_q, cu_seqlens_k, *seed_for(extras.dropout_p))
+    if sinks is not None:
+        last = (sinks, *last)
     want = return_aux or AuxRequest()
     results = attend(query, key, value, score_mod, mask, None, scale, last, extras, want.lse, want.max_scores)
     return with_aux(results, return_aux)

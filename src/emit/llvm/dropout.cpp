@@ -35,6 +35,21 @@ Value* DropoutBits::product(Value* x, std::uint32_t factor) {
   return build_.CreateMul(low, ::llvm::ConstantInt::get(x->getType(), factor));
 }
 
+// The upper half, in the lower one. Of vectors it is in both, by moving halves: from a shift LLVM would
+// know that the upper half is 0, drop the mask of the next product, and no longer know it where code of
+// several blocks meets, so that a product takes three instructions.
+Value* DropoutBits::high(Value* x) {
+  auto* type = ::llvm::dyn_cast<::llvm::FixedVectorType>(x->getType());
+  if (type == nullptr) return build_.CreateLShr(x, 32);
+  const int lanes = build_.lanes();
+  ::llvm::SmallVector<int> upper;
+  for (int lane = 0; lane < lanes; ++lane) upper.append({2 * lane + 1, 2 * lane + 1});
+  auto* halves =
+      ::llvm::FixedVectorType::get(build_.getInt32Ty(), static_cast<unsigned>(2 * lanes));
+  Value* moved = build_.CreateShuffleVector(build_.CreateBitCast(x, halves), upper);
+  return build_.CreateBitCast(moved, type);
+}
+
 // a ^ b, where one may be a scalar.
 Value* DropoutBits::mix(Value* a, Value* b) {
   const bool vector = a->getType()->isVectorTy() || b->getType()->isVectorTy();
@@ -52,9 +67,6 @@ DropoutBits::Words DropoutBits::words(const Words& counter) {
     const auto key = [&](std::size_t i) {
       const std::uint64_t step = std::uint64_t{Philox::key_steps[i]} * static_cast<unsigned>(round);
       return build_.CreateAdd(key_[i], build_.getInt64(step & low_half));
-    };
-    const auto high = [&](Value* of) {
-      return build_.CreateLShr(of, ::llvm::ConstantInt::get(of->getType(), 32));
     };
     Value *a = product(x[0], Philox::factors[0]), *b = product(x[2], Philox::factors[1]);
     x = {mix(mix(x[1], key(0)), high(b)), b, mix(mix(x[3], key(1)), high(a)), a};

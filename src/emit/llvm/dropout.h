@@ -42,6 +42,7 @@ class DropoutBits {
 
  private:
   Value* product(Value* x, std::uint32_t factor);
+  Value* high(Value* x);
   Value* mix(Value* a, Value* b);
 
   Builder& build_;
