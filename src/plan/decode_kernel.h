@@ -20,7 +20,8 @@
 
 namespace treadle::plan {
 
-// Where the rows of a vector's worth of keys lie, one after the other; strides are in bytes.
+// Where the rows of a vector's worth of keys lie, one after the other; strides are in bytes. There are
+// rows of keys for all lanes, whatever is in those after the last key.
 struct KeyGroup {
   const void* keys = nullptr;  // rows of dim elements of key_type
   std::int64_t key_stride = 0;
@@ -88,6 +89,12 @@ struct DecodeKernelSpec {
   [[nodiscard]] bool widens_values() const {
     return rows.many && (value_type != compute || value_scales);
   }
+  // Whether keys are in DecodeKernelArgs::turned as words of several numbers: those that are taken apart
+  // fast enough for every four rows.
+  [[nodiscard]] bool turns_words() const {
+    return compute == DType::f32 && key_type == DType::bf16 && !key_scales &&
+           dim % (2 * target.lanes(compute)) == 0;
+  }
   bool operator==(const DecodeKernelSpec&) const = default;
 };
 
@@ -99,9 +106,8 @@ inline constexpr std::int64_t most_decode_rows = 64;
 // gathered by the forward.
 bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
 
-// Keys of a block: about 4 KB, so that the next one can be fetched meanwhile.
-std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
-                          const RowBlocks& rows);
+// Keys of a block: about 4 KB, so that the next one can be fetched meanwhile, and two vectors or more.
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim);
 
 base::Key key(const DecodeKernelSpec& spec);
 
