@@ -25,13 +25,15 @@ bool decodes(const Target& target, DType compute, const layout::Layout& layout,
   return true;
 }
 
-std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim) {
-  constexpr std::int64_t wanted = 4096, most = 64;
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
+                          const RowBlocks& rows) {
+  constexpr std::int64_t wanted = 4096, most = 64, cache = 32768;
   const std::int64_t lanes = target.lanes(compute);
   const std::int64_t row = dim * static_cast<std::int64_t>(size_of(key_type));
   const std::int64_t keys = std::min(most, wanted / std::max<std::int64_t>(row, 1));
-  // Two vectors of keys are multiplied at once.
-  return std::max(2 * lanes, keys / lanes * lanes);
+  const std::int64_t at_once = groups_at_once(target) * lanes;
+  const bool fits = at_once * dim * static_cast<std::int64_t>(size_of(compute)) <= cache;
+  return std::max(rows.fours && fits ? at_once : 2 * lanes, keys / lanes * lanes);
 }
 
 base::Key key(const DecodeKernelSpec& spec) {

@@ -55,14 +55,14 @@ struct DecodeKernelArgs {
   void* weight = nullptr;   // [rows]: l; 0 at first
 };
 
-// Rows are handled four by four, and then the rest.
+// Rows are handled four by four, and then the rest; four rows are a rest, which may have a faster way.
 struct RowBlocks {
   bool fours = true;
   bool many = false;  // so many fours that values are better converted once for all of them
   int rest = 0;
 
   explicit RowBlocks(std::int64_t rows)
-      : fours(rows >= 4), many(rows >= 32), rest(static_cast<int>(rows % 4)) {}
+      : fours(rows > 4), many(rows >= 32), rest(static_cast<int>(rows > 4 ? rows % 4 : rows)) {}
   bool operator==(const RowBlocks&) const = default;
 };
 
@@ -89,6 +89,11 @@ struct DecodeKernelSpec {
   [[nodiscard]] bool widens_values() const {
     return rows.many && (value_type != compute || value_scales);
   }
+  // Whether rows multiply keys as they are turned. Four of them need the more registers, and no keys
+  // that have to be converted between.
+  [[nodiscard]] bool multiplies_at_once() const {
+    return !rows.fours && (rows.rest < 4 || (target.registers >= 32 && key_type == compute));
+  }
   // Whether keys are in DecodeKernelArgs::turned as words of several numbers: those that are taken apart
   // fast enough for every four rows.
   [[nodiscard]] bool turns_words() const {
@@ -97,6 +102,9 @@ struct DecodeKernelSpec {
   }
   bool operator==(const DecodeKernelSpec&) const = default;
 };
+
+// Vectors of turned keys that four rows multiply at once: their sums are in half of the registers.
+inline int groups_at_once(const Target& target) { return target.registers >= 32 ? 4 : 2; }
 
 // The most rows that kernels are given at once.
 inline constexpr std::int64_t most_decode_rows = 64;
@@ -107,7 +115,10 @@ inline constexpr std::int64_t most_decode_rows = 64;
 bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
 
 // Keys of a block: about 4 KB, so that the next one can be fetched meanwhile, and two vectors or more.
-std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim);
+// Many rows want as many keys as they multiply at once, unless those leave the first cache: numbers of
+// queries, and O, are then loaded less often.
+std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
+                          const RowBlocks& rows);
 
 base::Key key(const DecodeKernelSpec& spec);
 

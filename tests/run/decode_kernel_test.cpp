@@ -36,16 +36,20 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
   const api::Stages stages = api::stages_of(options);
   const backend::cpu::Forms forms = backend::cpu::forms_of(stages.program);
   const layout::Extent turned{1, s.heads, s.keys, s.queries};
-  plan::DecodeKernelSpec spec{.target = plan::host_target(),
-                              .compute = s.type == DType::f64 ? DType::f64 : DType::f32,
-                              .key_type = s.type,
-                              .value_type = s.type,
-                              .dim = s.dim,
-                              .value_dim = s.value_dim,
-                              .key_block = 32,
-                              .rows = plan::RowBlocks(s.heads * s.queries),
-                              .score = forms.score,
-                              .masked = !forms.sees_all};
+  const plan::Target target = plan::host_target();
+  const DType compute = s.type == DType::f64 ? DType::f64 : DType::f32;
+  const plan::RowBlocks blocks(s.heads * s.queries);
+  plan::DecodeKernelSpec spec{
+      .target = target,
+      .compute = compute,
+      .key_type = s.type,
+      .value_type = s.type,
+      .dim = s.dim,
+      .value_dim = s.value_dim,
+      .key_block = plan::decode_block(target, compute, s.type, s.dim, blocks),
+      .rows = blocks,
+      .score = forms.score,
+      .masked = !forms.sees_all};
   const auto memory_of = [&](const ir::Graph& graph) {
     return api::memory_of(graph.slots(), stages.captures);
   };

@@ -183,20 +183,21 @@ std::shared_ptr<const run::BackwardKernels> KernelSets::make(const BackwardKind&
 std::shared_ptr<const run::DecodeKernels> KernelSets::make(const DecodeKind& of) const {
   const ForwardKind& kind = of.forward;
   auto kernels = std::make_shared<run::DecodeKernels>();
-  kernels->spec = {.target = kind.target,
-                   .compute = kind.compute,
-                   .key_type = kind.k,
-                   .value_type = kind.v,
-                   .key_scales = kind.key_scales,
-                   .value_scales = kind.value_scales,
-                   .dim = kind.dim,
-                   .value_dim = kind.value_dim,
-                   .key_block = plan::decode_block(kind.target, kind.compute, kind.k, kind.dim),
-                   .rows = of.rows,
-                   .score = forms_.turned_score,
-                   .score_facts = kind.score_facts,
-                   .mask = forms_.turned_mask,
-                   .mask_facts = kind.mask_facts};
+  kernels->spec = {
+      .target = kind.target,
+      .compute = kind.compute,
+      .key_type = kind.k,
+      .value_type = kind.v,
+      .key_scales = kind.key_scales,
+      .value_scales = kind.value_scales,
+      .dim = kind.dim,
+      .value_dim = kind.value_dim,
+      .key_block = plan::decode_block(kind.target, kind.compute, kind.k, kind.dim, of.rows),
+      .rows = of.rows,
+      .score = forms_.turned_score,
+      .score_facts = kind.score_facts,
+      .mask = forms_.turned_mask,
+      .mask_facts = kind.mask_facts};
   const plan::DecodeKernelSpec& spec = kernels->spec;
   kernels->query_factor = forms_.score.factor();
   const auto frame_of = [&](const ir::Graph& graph, const plan::ModFacts& facts) {

@@ -224,17 +224,19 @@ void Scores::multiply_turned(const Rows& rows, Value* group, int groups) {
 void multiply_keys(DecodeMemory& memory) {
   Scores scores(memory);
   Builder& build = memory.build;
-  if (!memory.spec.rows.fours) {
+  if (memory.spec.multiplies_at_once()) {
     memory.for_rows([&](const Rows& rows) { scores.multiply_at_once(rows); });
     return;
   }
   scores.turn_keys();
   memory.for_rows([&](const Rows& rows) {
-    Value* even = build.CreateAnd(memory.groups, build.index(-2));
-    build.loop(build.index(0), even, 2,
-               [&](Value* group) { scores.multiply_turned(rows, group, 2); });
-    build.loop(even, memory.groups, 1,
-               [&](Value* group) { scores.multiply_turned(rows, group, 1); });
+    Value* done = build.index(0);
+    for (int groups = plan::groups_at_once(memory.spec.target); groups >= 1; groups /= 2) {
+      Value* end = build.CreateAnd(memory.groups, build.index(-groups));
+      build.loop(done, end, groups,
+                 [&](Value* group) { scores.multiply_turned(rows, group, groups); });
+      done = end;
+    }
   });
 }
 
