@@ -8,9 +8,11 @@
 // find all keys of the block turned in memory. Read multiply_keys() first.
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "emit/llvm/convert.h"
 #include "emit/llvm/decode_products.h"
+#include "emit/llvm/fetch.h"
 #include "emit/llvm/transpose_vectors.h"
 
 namespace treadle::emit::llvm {
@@ -36,7 +38,7 @@ class Scores {
   }
   [[nodiscard]] int per_turned_word() const { return spec_.turns_words() ? most_per_word() : 1; }
 
-  Values turned_square(const Group& group, Value* d, int per_word);
+  Values turned_square(const Group& group, Value* d, int per_word, bool fetch);
   Value* turned_column(const Group& group, Value* d);
   Value* number_of(Value* word, int number, Value* scales);
   Value* scales_of(const Group& group);
@@ -48,6 +50,12 @@ class Scores {
   Values walk(Values sums, const Square& square, const Column& column);
 
   Value* turned_at(Value* group, Value* d);
+  // Where multiplications ask for the next block's keys, and how far apart their rows are.
+  struct Next {
+    Value *rows, *stride;
+  };
+  Next next_of(const Rows& rows, Value* group);
+  void fetch(const Next& next, Value* d);
 
   DecodeMemory& memory_;
   Builder& build_;
@@ -73,14 +81,14 @@ Values Scores::walk(Values sums, const Square& square, const Column& column) {
 }
 
 // As many words of as many keys as a vector has lanes. Words of one number have the compute type.
-Values Scores::turned_square(const Group& group, Value* d, int per_word) {
+Values Scores::turned_square(const Group& group, Value* d, int per_word, bool fetch) {
   Values vectors;
   for (int i = 0; i < lanes_; ++i) {
     const Row row = memory_.row_of(group, build_.index(i));
     vectors.push_back(per_word == 1 ? memory_.stored(row, d, true)
                                     : build_.load(build_.vector(build_.getInt32Ty()),
                                                   memory_.address_of(row, d)));
-    memory_.fetch_next(row, d);
+    if (fetch) memory_.fetch_next(row, d);
   }
   return transpose_vectors(build_, vectors);
 }
@@ -129,7 +137,7 @@ void Scores::multiply_at_once(const Rows& rows) {
     const auto square = [&](Value* d, int per_word, const Values& so_far) {
       Values sums = so_far;
       for (std::size_t g = 0; g < groups.size(); ++g) {
-        const Values words = turned_square(groups[g], d, per_word);
+        const Values words = turned_square(groups[g], d, per_word, true);
         for (int i = 0; i < lanes_ * per_word; ++i) {
           Value* word = words[static_cast<std::size_t>(i / per_word)];
           add(sums, g, per_word == 1 ? word : number_of(word, i % per_word, scales[g]),
@@ -168,7 +176,7 @@ void Scores::turn_keys() {
     const Group group = memory_.group_of(memory_.keys, number);
     Value* scales = scales_of(group);
     const auto square = [&](Value* d, int per_word, const Values&) {
-      const Values words = turned_square(group, d, per_word);
+      const Values words = turned_square(group, d, per_word, false);
       const bool apart = per_word > per_turned_word();
       for (int i = 0; i < lanes_ * per_word; i += per_turned_word()) {
         Value* word = words[static_cast<std::size_t>(i / per_word)];
@@ -185,13 +193,37 @@ void Scores::turn_keys() {
   });
 }
 
+// Only the first rows ask, the others for what is near.
+Scores::Next Scores::next_of(const Rows& rows, Value* number) {
+  const Group group = memory_.group_of(memory_.keys, number);
+  Value* next = build_.CreateGEP(build_.getInt8Ty(), group.rows, group.ahead);
+  Value* first = build_.CreateICmpEQ(rows.first, build_.index(0));
+  return {build_.CreateSelect(first, next, memory_.turned),
+          build_.CreateSelect(first, group.stride, build_.index(0))};
+}
+
+// One line while word d of a group is multiplied: as many lines as the group has in all words.
+void Scores::fetch(const Next& next, Value* d) {
+  const std::int64_t per_word = per_turned_word();
+  Value* word = build_.CreateUDiv(d, build_.index(per_word));
+  Value* lane = build_.CreateURem(word, build_.index(lanes_));
+  Value* line = build_.CreateUDiv(word, build_.index(lanes_));
+  const std::int64_t bytes = per_word * lanes_ * static_cast<std::int64_t>(size_of(spec_.key_type));
+  Value* at = build_.CreateNSWAdd(build_.CreateNSWMul(lane, next.stride),
+                                  build_.CreateNSWMul(line, build_.index(bytes)));
+  prefetch(build_, build_.CreateGEP(build_.getInt8Ty(), next.rows, at));
+}
+
 // `groups` groups of keys, so that each number of a query that is loaded serves all of them.
 void Scores::multiply_turned(const Rows& rows, Value* group, int groups) {
   const auto group_at = [&](int g) { return build_.CreateNSWAdd(group, build_.index(g)); };
   const auto row_at = [&](int r) { return build_.CreateNSWAdd(rows.first, build_.index(r)); };
   const int per_word = per_turned_word();
   const Values zeros(static_cast<std::size_t>(rows.count * groups), build_.numbers(0));
+  std::vector<Next> next;
+  for (int g = 0; g < groups; ++g) next.push_back(next_of(rows, group_at(g)));
   const auto step = [&](Value* d, const Values& so_far) {
+    for (const Next& keys : next) fetch(keys, d);
     Values sums = so_far, words;
     ::llvm::Type* type = per_word == 1 ? build_.reals() : build_.vector(build_.getInt32Ty());
     for (int g = 0; g < groups; ++g) words.push_back(build_.load(type, turned_at(group_at(g), d)));
