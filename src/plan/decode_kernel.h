@@ -85,9 +85,11 @@ struct DecodeKernelSpec {
   ModFacts mask_facts;
   PieceSize mods;  // how large they are before they are cut
 
-  // Whether values are in DecodeKernelArgs::values before they are multiplied.
+  // Whether values are in DecodeKernelArgs::values before they are multiplied. Words of bf16 are taken
+  // apart as fast as that memory is read.
   [[nodiscard]] bool widens_values() const {
-    return rows.many && (value_type != compute || value_scales);
+    const bool words = compute == DType::f32 && value_type == DType::bf16 && !value_scales;
+    return rows.many && (value_type != compute || value_scales) && !words;
   }
   // Whether rows multiply keys as they are turned. Four of them need the more registers, and no keys
   // that have to be converted between.

@@ -28,6 +28,12 @@ class WeightedValues {
   void add_columns(const Rows& rows, Value* d, int vectors, bool with_weights);
   void add_column(Value* row, Value* d);
   void add_weights(Value* row);
+  // The keys whose next values some rows ask for.
+  struct Asked {
+    Value *begin, *end;
+  };
+  Asked asked_by(const Rows& rows);
+  Row asked_row(const Asked& asked, Value* key, const Row& row);
   // Goes on with sums, value after value.
   Values for_values(Values sums,
                     const std::function<Values(Value* key, const Row&, const Values&)>& body);
@@ -83,6 +89,25 @@ Values WeightedValues::for_values(
                        return build_.loop(build_.index(0), memory_.keys_of(number), 1, so_far,
                                           each);
                      });
+}
+
+// Every four rows ask for a part, so that requests are spread over all products.
+WeightedValues::Asked WeightedValues::asked_by(const Rows& rows) {
+  if (!spec_.rows.fours) return {build_.index(0), memory_.count};
+  Value* fours = build_.CreateUDiv(memory_.rows, build_.index(4));
+  Value* number = build_.CreateUDiv(rows.first, build_.index(4));
+  const auto part = [&](Value* n) {
+    return build_.CreateUDiv(build_.CreateNSWMul(memory_.count, n), fours);
+  };
+  return {part(number), part(build_.CreateNSWAdd(number, build_.index(1)))};
+}
+
+// Others ask for what they read now.
+Row WeightedValues::asked_row(const Asked& asked, Value* key, const Row& row) {
+  if (!spec_.rows.fours || row.next == nullptr) return row;
+  Value* inside = build_.CreateAnd(build_.CreateICmpSGE(key, asked.begin),
+                                   build_.CreateICmpSLT(key, asked.end));
+  return {row.type, row.address, row.scale, build_.CreateSelect(inside, row.next, row.address)};
 }
 
 void WeightedValues::add_rows(const Rows& rows) {
@@ -153,7 +178,9 @@ void WeightedValues::add_columns(const Rows& rows, Value* d, int vectors, bool w
     if (with_weights)
       sums.push_back(build_.splat(build_.CreateLoad(build_.real(), memory_.total_of(row_at(r)))));
   }
-  const auto step = [&](Value* k, const Row& row, const Values& so_far) {
+  const Asked asked = asked_by(rows);
+  const auto step = [&](Value* k, const Row& value, const Values& so_far) {
+    const Row row = asked_row(asked, k, value);
     Values values, next;
     for (int v = 0; v < vectors; v += per) {
       if (per == 1) {
