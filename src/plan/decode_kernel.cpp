@@ -32,12 +32,13 @@ bool decodes(const Target& target, DType compute, const layout::OneTile& layout,
 
 std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
                           const RowBlocks& rows) {
-  constexpr std::int64_t wanted = 4096, most = 64;
+  constexpr std::int64_t wanted = 4096, most = 64, cache = 32768;
   const std::int64_t lanes = target.lanes(compute);
   const std::int64_t row = dim * static_cast<std::int64_t>(size_of(key_type));
   const std::int64_t keys = std::min(most, wanted / std::max<std::int64_t>(row, 1));
-  // Four rows multiply two vectors of keys at once.
-  return std::max(rows.fours ? 2 * lanes : lanes, keys / lanes * lanes);
+  const std::int64_t at_once = groups_at_once(target) * lanes;
+  const bool fits = at_once * dim * static_cast<std::int64_t>(size_of(compute)) <= cache;
+  return std::max(rows.fours && fits ? at_once : 2 * lanes, keys / lanes * lanes);
 }
 
 base::Key key(const DecodeKernelSpec& spec) {

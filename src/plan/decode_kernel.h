@@ -21,7 +21,8 @@
 
 namespace treadle::plan {
 
-// Where the rows of a vector's worth of keys lie, one after the other; strides are in bytes.
+// Where the rows of a vector's worth of keys lie, one after the other; strides are in bytes. There are
+// rows of keys for all lanes, whatever is in those after the last key.
 struct KeyGroup {
   const void* keys = nullptr;  // rows of dim elements of key_type
   std::int64_t key_stride = 0;
@@ -56,14 +57,14 @@ struct DecodeKernelArgs {
   void* weight = nullptr;   // [rows]: l; 0 at first
 };
 
-// Rows are handled four by four, and then the rest.
+// Rows are handled four by four, and then the rest; four rows are a rest, which may have a faster way.
 struct RowBlocks {
   bool fours = true;
   bool many = false;  // so many fours that values are better converted once for all of them
   int rest = 0;
 
   explicit RowBlocks(std::int64_t rows)
-      : fours(rows >= 4), many(rows >= 32), rest(static_cast<int>(rows % 4)) {}
+      : fours(rows > 4), many(rows >= 32), rest(static_cast<int>(rows > 4 ? rows % 4 : rows)) {}
   bool operator==(const RowBlocks&) const = default;
 };
 
@@ -87,12 +88,28 @@ struct DecodeKernelSpec {
   PieceSize mods;        // how large they are before they are cut
   bool dropout = false;  // as in ForwardKernelSpec
 
-  // Whether values are in DecodeKernelArgs::values before they are multiplied.
+  // Whether values are in DecodeKernelArgs::values before they are multiplied. Words of bf16 are taken
+  // apart as fast as that memory is read.
   [[nodiscard]] bool widens_values() const {
-    return rows.many && (value_type != compute || value_scales);
+    const bool words = compute == DType::f32 && value_type == DType::bf16 && !value_scales;
+    return rows.many && (value_type != compute || value_scales) && !words;
+  }
+  // Whether rows multiply keys as they are turned. Four of them need the more registers, and no keys
+  // that have to be converted between.
+  [[nodiscard]] bool multiplies_at_once() const {
+    return !rows.fours && (rows.rest < 4 || (target.registers >= 32 && key_type == compute));
+  }
+  // Whether keys are in DecodeKernelArgs::turned as words of several numbers: those that are taken apart
+  // fast enough for every four rows.
+  [[nodiscard]] bool turns_words() const {
+    return compute == DType::f32 && key_type == DType::bf16 && !key_scales &&
+           dim % (2 * target.lanes(compute)) == 0;
   }
   bool operator==(const DecodeKernelSpec&) const = default;
 };
+
+// Vectors of turned keys that four rows multiply at once: their sums are in half of the registers.
+inline int groups_at_once(const Target& target) { return target.registers >= 32 ? 4 : 2; }
 
 // The most rows that kernels are given at once.
 inline constexpr std::int64_t most_decode_rows = 64;
@@ -104,7 +121,9 @@ bool decodes(const Target& target, DType compute, const layout::OneTile& layout,
              std::int64_t group);
 bool decodes(const Target& target, DType compute, const layout::Layout& layout, std::int64_t group);
 
-// Keys of a block: about 4 KB, so that the next one can be fetched meanwhile.
+// Keys of a block: about 4 KB, so that the next one can be fetched meanwhile, and two vectors or more.
+// Many rows want as many keys as they multiply at once, unless those leave the first cache: numbers of
+// queries, and O, are then loaded less often.
 std::int64_t decode_block(const Target& target, DType compute, DType key_type, std::int64_t dim,
                           const RowBlocks& rows);
 

@@ -71,6 +71,14 @@ void DecodeBlocks::take(DecodeBlock& block, std::int64_t count) {
   find_piece();
 }
 
+// The next keys' rows, to where they have room in the block.
+void DecodeBlocks::copy_keys(DecodeBlock& block, std::int64_t count) {
+  const std::int64_t bytes = room_.size.key_bytes;
+  for (std::int64_t i = 0; i < count; ++i)
+    std::memcpy(block.keys + (block.count + i) * bytes, rows_.key(left_.begin + i),
+                static_cast<std::size_t>(bytes));
+}
+
 // A vector's worth of keys, or those that are left. False if the block has to end before it.
 bool DecodeBlocks::take_group(DecodeBlock& block) {
   const DecodeBlockSize& size = room_.size;
@@ -81,6 +89,11 @@ bool DecodeBlocks::take_group(DecodeBlock& block) {
   if (alike == size.lanes || is_rest || left_.begin + alike == inside_.end) {
     group = {rows_.key(left_.begin), rows_.key_stride, rows_.value(left_.begin),
              rows_.value_stride};
+    if (alike < size.lanes) {
+      group.keys = block.keys + block.count * size.key_bytes;
+      group.key_stride = size.key_bytes;
+      copy_keys(block, alike);
+    }
     take(block, alike);
     return alike == size.lanes;
   }
@@ -92,9 +105,8 @@ bool DecodeBlocks::take_group(DecodeBlock& block) {
   while (block.count < end && !runs_.empty() && runs_.front().full() == block.full &&
          left_.begin == neighbour) {
     const std::int64_t count = next_alike(end - block.count);
+    copy_keys(block, count);
     for (std::int64_t i = 0; i < count; ++i) {
-      std::memcpy(block.keys + (block.count + i) * size.key_bytes, rows_.key(left_.begin + i),
-                  static_cast<std::size_t>(size.key_bytes));
       std::memcpy(block.values + (block.count + i) * size.value_bytes, rows_.value(left_.begin + i),
                   static_cast<std::size_t>(size.value_bytes));
     }
@@ -114,6 +126,10 @@ void DecodeBlocks::fill(DecodeBlock& block) {
   const auto repeat_last = [&](auto* array) {
     std::fill(array + block.count, array + end, array[block.count - 1]);
   };
+  for (std::int64_t i = block.count; i < end; ++i)
+    std::memcpy(block.keys + i * room_.size.key_bytes,
+                block.keys + (block.count - 1) * room_.size.key_bytes,
+                static_cast<std::size_t>(room_.size.key_bytes));
   repeat_last(block.positions);
   if (rows_.key_scales != nullptr) repeat_last(block.key_scales);
   if (rows_.value_scales != nullptr) repeat_last(block.value_scales);

@@ -5,7 +5,8 @@
 //     kernel({.groups = blocks.now().groups, .next = blocks.ahead().groups, ...});
 //
 // Kernels want each vector's worth of keys to be neighbours, with rows at equal distances. Rows may lie
-// anywhere, in short pages for instance: then they are copied, as they are. A block ends where keys of
+// anywhere, in short pages for instance: then they are copied, as they are, and so are keys that are
+// fewer than a vector's worth. A block ends where keys of
 // the other kind begin, full or partial.
 #pragma once
 
@@ -69,6 +70,7 @@ class DecodeBlocks {
   bool take_group(DecodeBlock& block);
   // Of the current piece: those that come next and whose rows are at equal distances, at most so many.
   [[nodiscard]] std::int64_t next_alike(std::int64_t most);
+  void copy_keys(DecodeBlock& block, std::int64_t count);
   void take(DecodeBlock& block, std::int64_t count);
   // Goes to the next piece of keys that is inside the range, if there is one.
   void find_piece();

@@ -45,13 +45,13 @@ TEST(ScalesOfPages, MultiplyRows) {
           if (query == DType::f64 && (type != DType::i8 || by_page)) continue;
           SCOPED_TRACE(testing::Message()
                        << name_of(type) << (by_page ? ", by page" : ", by token"));
-          const SequenceBatch batch(3, lengths, 4, 2, 20, 24, {query, type, type});
+          const SequenceBatch batch(3, lengths, 4, 2, 84, 24, {query, type, type});
           PagedBatch pages(batch, page_size, order, 4, true);
           if (by_page) {
             pages.k_scales = random_tensor(1, DType::f32, {pages.k.size(0), 2});
             pages.v_scales = random_tensor(2, DType::f32, {pages.k.size(0), 2});
           }
-          SequenceBatch floats(3, lengths, 4, 2, 20, 24, {query, DType::f32, DType::f32});
+          SequenceBatch floats(3, lengths, 4, 2, 84, 24, {query, DType::f32, DType::f32});
           for (std::size_t s = 0; s < batch.all.size(); ++s) {
             SequenceBatch::pack(floats.k.view(), floats.k_starts, s,
                                 scaled(pages, pages.k_scales, s, batch.all[s].k));

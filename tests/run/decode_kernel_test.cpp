@@ -36,16 +36,20 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
   const api::Stages stages = api::stages_of(options);
   const backend::cpu::Forms forms = backend::cpu::forms_of(stages.program);
   const layout::Extent turned{1, s.heads, s.keys, s.queries};
-  plan::DecodeKernelSpec spec{.target = plan::host_target(),
-                              .compute = s.type == DType::f64 ? DType::f64 : DType::f32,
-                              .key_type = s.type,
-                              .value_type = s.type,
-                              .dim = s.dim,
-                              .value_dim = s.value_dim,
-                              .key_block = 32,
-                              .rows = plan::RowBlocks(s.heads * s.queries),
-                              .score = forms.score,
-                              .masked = !forms.sees_all};
+  const plan::Target target = plan::host_target();
+  const DType compute = s.type == DType::f64 ? DType::f64 : DType::f32;
+  const plan::RowBlocks blocks(s.heads * s.queries);
+  plan::DecodeKernelSpec spec{
+      .target = target,
+      .compute = compute,
+      .key_type = s.type,
+      .value_type = s.type,
+      .dim = s.dim,
+      .value_dim = s.value_dim,
+      .key_block = plan::decode_block(target, compute, s.type, s.dim, blocks),
+      .rows = blocks,
+      .score = forms.score,
+      .masked = !forms.sees_all};
   const auto memory_of = [&](const ir::Graph& graph) {
     return api::memory_of(graph.slots(), stages.captures);
   };
@@ -89,10 +93,17 @@ Tensor decode(const Options& options, const Shape& s, const Tensor& q, const Ten
     const auto rows_of = [&](const Tensor& of, std::int64_t width, std::int64_t key) {
       return static_cast<const std::byte*>(ConstView(of).data()) + key * width * bytes;
     };
+    const std::int64_t lanes = spec.target.lanes(spec.compute), left = count % lanes;
     std::vector<plan::KeyGroup> groups;
-    for (std::int64_t key = first; key < first + count; key += spec.target.lanes(spec.compute))
+    for (std::int64_t key = first; key < first + count; key += lanes)
       groups.push_back({rows_of(k, s.dim, key), s.dim * bytes, rows_of(v, s.value_dim, key),
                         s.value_dim * bytes});
+    // The last keys, and NaN in the lanes after them.
+    std::vector<std::byte> last(static_cast<std::size_t>(lanes * s.dim * bytes), std::byte{0xff});
+    if (left > 0) {
+      std::memcpy(last.data(), groups.back().keys, static_cast<std::size_t>(left * s.dim * bytes));
+      groups.back().keys = last.data();
+    }
     kernel({.groups = groups.data(),
             .next = groups.data(),
             .key_scales = nullptr,
@@ -182,8 +193,10 @@ TEST(DecodeKernel, HasTheBitsOfTheForward) {
         for (const auto& [heads, queries] :
              {std::pair(1, 1), std::pair(4, 1), std::pair(3, 2), std::pair(3, 5)}) {
           for (const auto& [dim, value_dim] :
-               {std::pair(40, 24), std::pair(64, 64), std::pair(5, 130)}) {
-            if (type != DType::f32 && dim != 40) continue;  // each is a kernel
+               {std::pair(40, 24), std::pair(64, 64), std::pair(5, 130), std::pair(116, 64)}) {
+            // Each is a kernel. Those of bf16 take words of two numbers in wide rows.
+            const bool words = type == DType::bf16 && (dim == 64 || dim == 116);
+            if (type == DType::f32 ? dim == 116 : dim != 40 && !words) continue;
             SCOPED_TRACE(testing::Message()
                          << name_of(type) << " " << keys << " keys, " << heads << " heads, "
                          << queries << " queries, dims " << dim << " " << value_dim);

@@ -167,6 +167,24 @@ Value* from_stored(Builder& build, Value* stored, DType from, DType to) {
   return to == DType::f64 ? convert.to_double(single) : single;
 }
 
+int numbers_per_word(DType type) {
+  if (type == DType::bf16) return 2;
+  return type == DType::i8 ? 4 : 1;
+}
+
+Value* number_in_word(Builder& build, Value* word, int number, DType type) {
+  const auto bits = static_cast<std::uint64_t>(32 / numbers_per_word(type));
+  const std::uint64_t above = 32 - bits * static_cast<std::uint64_t>(number + 1);
+  ::llvm::Type* singles = shaped(word->getType(), build.getFloatTy());
+  if (type == DType::bf16) {
+    Value* upper = number == 1 ? build.CreateAnd(word, 0xffff0000) : build.CreateShl(word, above);
+    return build.CreateBitCast(upper, singles);
+  }
+  if (type != DType::i8) base::internal_error("number_in_word: no {}", name_of(type));
+  Value* upper = build.CreateShl(word, above);
+  return build.CreateSIToFP(build.CreateAShr(upper, 32 - bits), singles);
+}
+
 Value* to_stored(Builder& build, Value* value, DType to) {
   const bool wide = value->getType()->getScalarType()->isDoubleTy();
   if (to == DType::f64) return value;

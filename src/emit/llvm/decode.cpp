@@ -5,13 +5,13 @@
 //
 // With K, V the block's keys and values, q a row's query (multiplied with the scale):
 //
-//   s_k = sum_d K[k][d] q[d]                      DecodeProducts::multiply
+//   s_k = sum_d K[k][d] q[d]                      multiply_keys
 //   s   = log2(e) * mod(s), -inf where hidden     apply_mods
 //   m'  = max(m, max_k s_k)                       weigh
 //   p_k = 2^(s_k - ceil m')                       weigh
-//   l   = l * 2^(ceil m - ceil m') + sum_k p_k          weigh, DecodeProducts::add_values
+//   l   = l * 2^(ceil m - ceil m') + sum_k p_k          weigh, add_values
 //   p_k = 0 where the pair is dropped                   drop
-//   O   = O * 2^(ceil m - ceil m') + sum_k p_k V[k]     weigh, DecodeProducts::add_values
+//   O   = O * 2^(ceil m - ceil m') + sum_k p_k V[k]     weigh, add_values
 //
 // Every sum has the order that the forward kernel gives it (emit/llvm/forward.cpp), so it has the
 // same bits; only what lies in the lanes differs.
@@ -43,7 +43,7 @@ class DecodeEmitter {
       : spec_(spec),
         kernel_("decode", spec.target, spec.compute),
         build_(kernel_.build()),
-        products_(build_, spec, kernel_.args()),
+        memory_(build_, spec, kernel_.args()),
         maximum_(build_.CreateAlloca(build_.reals())) {}
 
   Module emit() &&;
@@ -74,8 +74,7 @@ class DecodeEmitter {
   Value* positions_of(Value* group) {
     ::llvm::Type* int32 = build_.getInt32Ty();
     Value* all = arg(&DecodeKernelArgs::key_positions);
-    return build_.load(build_.vector(int32),
-                       build_.element(int32, all, products_.first_key(group)));
+    return build_.load(build_.vector(int32), build_.element(int32, all, memory_.first_key(group)));
   }
   // Lanes of a group that hold a key.
   Value* active(Value* group);
@@ -83,16 +82,16 @@ class DecodeEmitter {
   const plan::DecodeKernelSpec& spec_;
   KernelFunction<DecodeKernelArgs> kernel_;
   Builder& build_;
-  DecodeProducts products_;
+  DecodeMemory memory_;
   Value* maximum_;  // address: of a row's scores
 };
 
 Module DecodeEmitter::emit() && {
-  products_.multiply();
+  multiply_keys(memory_);
   apply_mods();
   weigh();
   if (spec_.dropout) drop();
-  products_.add_values();
+  add_values(memory_);
   return std::move(kernel_).finish();
 }
 
@@ -100,7 +99,7 @@ Value* DecodeEmitter::active(Value* group) {
   std::vector<::llvm::Constant*> numbers;
   for (int i = 0; i < build_.lanes(); ++i)
     numbers.push_back(build_.getInt32(static_cast<std::uint32_t>(i)));
-  Value* left = build_.CreateNSWSub(arg(&DecodeKernelArgs::count), products_.first_key(group));
+  Value* left = build_.CreateNSWSub(arg(&DecodeKernelArgs::count), memory_.first_key(group));
   return build_.CreateICmpSLT(::llvm::ConstantVector::get(numbers),
                               build_.splat(build_.CreateTrunc(left, build_.getInt32Ty())));
 }
@@ -144,9 +143,9 @@ Value* DecodeEmitter::modified(Value* row, Value* score, Value* kv, Value* activ
 void DecodeEmitter::apply_mods() {
   if (!spec_.masked && spec_.score.kind == plan::ScoreForm::Kind::plain) return;
   for_each_row([&](Value* row) {
-    products_.for_groups([&](Value* group) {
+    memory_.for_groups([&](Value* group) {
       Value* kv = positions_of(group);
-      Value* address = products_.scores_of(row, group);
+      Value* address = memory_.scores_of(row, group);
       Value* score = build_.load(build_.reals(), address);
       build_.store(modified(row, score, kv, active(group)), address);
     });
@@ -171,15 +170,15 @@ Value* DecodeEmitter::larger_lane(Value* lanes) {
 // Of two zeros the first key's counts, as in the forward; of equal numbers but zeros all are alike.
 Value* DecodeEmitter::block_maximum(Value* row) {
   build_.store(build_.numbers(negative_infinity), maximum_);
-  products_.for_groups([&](Value* group) {
-    Value* score = build_.load(build_.reals(), products_.scores_of(row, group));
+  memory_.for_groups([&](Value* group) {
+    Value* score = build_.load(build_.reals(), memory_.scores_of(row, group));
     score = build_.CreateSelect(active(group), score, build_.numbers(negative_infinity));
     build_.store(build_.larger(score, build_.load(build_.reals(), maximum_)), maximum_);
   });
   Value* largest = larger_lane(build_.load(build_.reals(), maximum_));
   build_.store(largest, maximum_);
   const auto one_by_one = [&] {
-    Value* first = products_.scores_of(row, build_.index(0));
+    Value* first = memory_.scores_of(row, build_.index(0));
     const auto larger = [&](Value* k, const Values& so_far) {
       Value* score = build_.CreateLoad(build_.real(), build_.element(build_.real(), first, k));
       return Values{build_.larger(score, so_far.front())};
@@ -205,8 +204,8 @@ void DecodeEmitter::weigh_row(Value* row) {
   const Growth grown = growth(build_, build_.splat(old), build_.splat(now));
   build_.when(build_.any(build_.CreateFCmpONE(grown.change, build_.numbers(0))),
               [&] { rescale(row, grown.change); });
-  products_.for_groups([&](Value* group) {
-    Value* at = products_.scores_of(row, group);
+  memory_.for_groups([&](Value* group) {
+    Value* at = memory_.scores_of(row, group);
     build_.store(exp2_below(build_, build_.load(build_.reals(), at), grown.power), at);
   });
 }
@@ -221,9 +220,9 @@ void DecodeEmitter::rescale(Value* row, Value* change) {
   scale(build_.element(build_.real(), arg(&DecodeKernelArgs::weight), row), false);
   const std::int64_t whole = spec_.value_dim - spec_.value_dim % build_.lanes();
   build_.loop(build_.index(0), build_.index(whole), build_.lanes(),
-              [&](Value* d) { scale(products_.sums_of(row, d), true); });
+              [&](Value* d) { scale(memory_.sums_of(row, d), true); });
   build_.loop(build_.index(whole), build_.index(spec_.value_dim), 1,
-              [&](Value* d) { scale(products_.sums_of(row, d), false); });
+              [&](Value* d) { scale(memory_.sums_of(row, d), false); });
 }
 
 // What l adds up are weights that are not dropped yet.
@@ -231,12 +230,12 @@ void DecodeEmitter::drop() {
   DropoutBits bits(build_);
   bits.begin(arg(&DecodeKernelArgs::dropout));
   for_each_row([&](Value* row) {
-    products_.add_weights(row);
+    add_weights(memory_, row);
     const std::array<Value*, 3> bhq{i32_at(arg(&DecodeKernelArgs::entries), row),
                                     i32_at(arg(&DecodeKernelArgs::heads), row),
                                     i32_at(arg(&DecodeKernelArgs::positions), row)};
-    products_.for_groups([&](Value* group) {
-      Value* at = products_.scores_of(row, group);
+    memory_.for_groups([&](Value* group) {
+      Value* at = memory_.scores_of(row, group);
       Value* weights = build_.load(build_.reals(), at);
       build_.store(kept_keys(build_, bits, weights, bhq, positions_of(group)), at);
     });

@@ -2,11 +2,6 @@
 #include "emit/llvm/fetch.h"
 
 namespace treadle::emit::llvm {
-namespace {
-
-constexpr std::int64_t line_bytes = 64;
-
-}  // namespace
 
 void prefetch(Builder& build, Value* address) {
   // The first cache has room for few requests under way.

@@ -5,6 +5,8 @@
 //   fetcher.finish();     // the list goes on there in the next call
 #pragma once
 
+#include <cstdint>
+
 #include "emit/llvm/builder.h"
 #include "emit/llvm/kernel_function.h"
 #include "plan/fetch_list.h"
@@ -25,6 +27,8 @@ class Fetcher {
   Value* next_;  // the address of a pointer into the list
   Value* end_;
 };
+
+inline constexpr std::int64_t line_bytes = 64;  // of the cache
 
 // Asks for a line of memory to be read into the second cache. None need be there.
 void prefetch(Builder& build, Value* address);
