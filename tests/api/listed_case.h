@@ -26,6 +26,18 @@ struct ListedShape {
   DType type = DType::f32;
 };
 
+// Of lists and of the equivalent mask: lists may have other tiles than a mask, so sums over queries are
+// near and not the same. NaN are at the same places.
+inline void expect_alike(const Tensor& of_lists, const Tensor& of_mask) {
+  for (std::size_t i = 0; i < of_lists.data<float>().size(); ++i) {
+    const float x = of_lists.data<float>()[i], y = of_mask.data<float>()[i];
+    EXPECT_EQ(std::isnan(x), std::isnan(y)) << i;
+    if (!std::isnan(x)) {
+      EXPECT_NEAR(x, y, 1e-5) << i;
+    }
+  }
+}
+
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 class ListedCase {
