@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,13 +52,15 @@ TEST(DecodeRule, HeadsOfAGroupSeeTheSame) {
 
 // Every number of rows is one of seven kinds of kernels.
 TEST(DecodeRule, KindsOfRows) {
-  std::set<std::pair<bool, int>> kinds;
+  std::set<std::tuple<bool, bool, int>> kinds;
   for (std::int64_t rows = 1; rows <= 64; ++rows) {
     const RowBlocks blocks(rows);
     EXPECT_EQ(blocks.fours ? (rows - blocks.rest) % 4 : rows - blocks.rest, 0);
-    kinds.emplace(blocks.fours, blocks.rest);
+    EXPECT_LE(blocks.rest, 4);
+    EXPECT_TRUE(blocks.fours || !blocks.many);
+    kinds.emplace(blocks.fours, blocks.many, blocks.rest);
   }
-  EXPECT_EQ(kinds.size(), 7u);
+  EXPECT_EQ(kinds.size(), 12u);  // 1 to 4 rows; fours, or many of them, and 0 to 3
 }
 
 }  // namespace
