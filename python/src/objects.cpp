@@ -64,17 +64,19 @@ bool is_aligned(const void* data, DType type) {
   return reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0;
 }
 
-std::optional<View> tensor_at_once(const DLTensor& read) {
+std::optional<DType> known_type(const DLDataType& theirs) {
+  for (const KnownTensorType& type : readers().types)
+    if (type.theirs.code == theirs.code && type.theirs.bits == theirs.bits) return type.ours;
+  return std::nullopt;
+}
+
+std::optional<View> tensor_at_once(const DLTensor& read, DType type) {
   if (read.device.device_type != kDLCPU || read.data == nullptr || read.strides == nullptr)
     return std::nullopt;
-  for (const KnownTensorType& type : readers().types) {
-    if (type.theirs.code != read.dtype.code || type.theirs.bits != read.dtype.bits) continue;
-    auto* data = static_cast<std::byte*>(read.data) + read.byte_offset;
-    if (!is_aligned(data, type.ours)) return std::nullopt;
-    return View(data, type.ours, Dims(read.shape, read.shape + read.ndim),
-                Dims(read.strides, read.strides + read.ndim));
-  }
-  return std::nullopt;
+  auto* data = static_cast<std::byte*>(read.data) + read.byte_offset;
+  if (!is_aligned(data, type)) return std::nullopt;
+  return View(data, type, Dims(read.shape, read.shape + read.ndim),
+              Dims(read.strides, read.strides + read.ndim));
 }
 
 View view_of_tensor(nb::handle tensor) {
@@ -84,9 +86,12 @@ View view_of_tensor(nb::handle tensor) {
     PyErr_Clear();
     return view_slowly(all.tensors_slowly, tensor);
   }
-  if (std::optional<View> view = tensor_at_once(read)) return *view;
+  const std::optional<DType> type = known_type(read.dtype);
+  if (type) {
+    if (std::optional<View> view = tensor_at_once(read, *type)) return *view;
+  }
   View view = view_slowly(all.tensors_slowly, tensor);
-  all.types.push_back({read.dtype, view.dtype()});
+  if (!type) all.types.push_back({read.dtype, view.dtype()});
   return view;
 }
 
@@ -113,18 +118,20 @@ class Buffer {
   bool is_read_;
 };
 
-std::optional<View> array_at_once(const Py_buffer& read, char letter) {
-  for (const KnownFormat& format : readers().formats) {
-    if (format.theirs != letter || format.size != read.itemsize) continue;
-    if (read.buf == nullptr || !is_aligned(read.buf, format.ours)) return std::nullopt;
-    Dims strides(read.strides, read.strides + read.ndim);
-    for (std::int64_t& stride : strides) {
-      if (stride % read.itemsize != 0) return std::nullopt;
-      stride /= read.itemsize;
-    }
-    return View(read.buf, format.ours, Dims(read.shape, read.shape + read.ndim), strides);
-  }
+std::optional<DType> known_format(char letter, Py_ssize_t size) {
+  for (const KnownFormat& format : readers().formats)
+    if (format.theirs == letter && format.size == size) return format.ours;
   return std::nullopt;
+}
+
+std::optional<View> array_at_once(const Py_buffer& read, DType type) {
+  if (read.buf == nullptr || !is_aligned(read.buf, type)) return std::nullopt;
+  Dims strides(read.strides, read.strides + read.ndim);
+  for (std::int64_t& stride : strides) {
+    if (stride % read.itemsize != 0) return std::nullopt;
+    stride /= read.itemsize;
+  }
+  return View(read.buf, type, Dims(read.shape, read.shape + read.ndim), strides);
 }
 
 View view_of_buffer(nb::handle array) {
@@ -132,9 +139,12 @@ View view_of_buffer(nb::handle array) {
   const Buffer buffer(array);
   const char letter = buffer.letter();
   if (letter == '\0') return view_slowly(all.arrays_slowly, array);
-  if (std::optional<View> view = array_at_once(buffer.read(), letter)) return *view;
+  const std::optional<DType> type = known_format(letter, buffer.read().itemsize);
+  if (type) {
+    if (std::optional<View> view = array_at_once(buffer.read(), *type)) return *view;
+  }
   View view = view_slowly(all.arrays_slowly, array);
-  all.formats.push_back({letter, buffer.read().itemsize, view.dtype()});
+  if (!type) all.formats.push_back({letter, buffer.read().itemsize, view.dtype()});
   return view;
 }
 

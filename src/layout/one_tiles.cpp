@@ -71,6 +71,15 @@ void OneTiles::add(Part& part, Place& place, const base::Workers& workers) {
   part.offsets.push_back(static_cast<std::uint32_t>(part.runs.size()));
 }
 
+void OneTiles::trim() {
+  constexpr std::size_t most = 1 << 14;  // runs: a quarter of a megabyte
+  for (const std::unique_ptr<Part>& part : parts_) {
+    for (std::vector<Run>* runs : {&part->list, &part->runs})
+      if (runs->capacity() > most) std::vector<Run>().swap(*runs);
+  }
+  places_.clear();
+}
+
 OneTile OneTiles::operator[](std::size_t i) const {
   const Place& place = places_[i];
   const Part& part = *parts_[place.part];

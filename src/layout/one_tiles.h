@@ -30,6 +30,9 @@ class OneTiles {
   void build(const std::vector<ConstView>& memory, std::span<const Extent> extents,
              const base::Workers& workers);
 
+  // Gives back memory of lists that were very long. What was built is forgotten.
+  void trim();
+
   [[nodiscard]] std::size_t size() const { return places_.size(); }
   [[nodiscard]] OneTile operator[](std::size_t i) const;
   // The same as a value. Of `tiles` there is one.

@@ -10,8 +10,6 @@
 namespace treadle::plan {
 namespace {
 
-// Pieces per thread that even out what costs do not tell.
-
 struct TileCost {
   double cost = 0;
   std::int64_t begin = 0, end = 0;  // keys

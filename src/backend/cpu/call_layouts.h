@@ -31,8 +31,11 @@ class Cpu::Layouts {
   [[nodiscard]] Layout layout(const Sizes& sizes, const Bindings& bound,
                               const base::Workers& workers);
 
-  // Forgets layouts that somebody else holds.
-  void end() { made_.clear(); }
+  // Forgets layouts that somebody else holds, and keeps no more memory than most calls need.
+  void end() {
+    made_.clear();
+    tiles_.trim();
+  }
 
  private:
   // Whether layouts of few queries may stay where they are built.

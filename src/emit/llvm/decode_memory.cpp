@@ -86,6 +86,12 @@ Value* DecodeMemory::stored(const Row& row, Value* d, bool vector) {
   return from_stored(build, number, DType::f32, spec.compute);
 }
 
+// Rows are aligned as their elements are, not as words.
+Value* DecodeMemory::words_of(const Row& row, Value* d) {
+  return build.CreateAlignedLoad(build.vector(build.getInt32Ty()), address_of(row, d),
+                                 ::llvm::Align(size_of(row.type)));
+}
+
 void DecodeMemory::fetch_next(const Row& row, Value* d) {
   if (row.next == nullptr) return;
   prefetch(build, build.CreateGEP(stored_type(build, row.type), row.next, d));

@@ -60,6 +60,8 @@ class DecodeMemory {
   Value* address_of(const Row& row, Value* d);
   // One element of a row, or as many as there are lanes, in the compute type.
   Value* stored(const Row& row, Value* d, bool vector);
+  // As many words of 32 bits, each of some neighbouring elements.
+  Value* words_of(const Row& row, Value* d);
   // Asks for the same elements of a row of the next block.
   void fetch_next(const Row& row, Value* d);
 

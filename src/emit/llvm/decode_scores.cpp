@@ -85,9 +85,7 @@ Values Scores::turned_square(const Group& group, Value* d, int per_word, bool fe
   Values vectors;
   for (int i = 0; i < lanes_; ++i) {
     const Row row = memory_.row_of(group, build_.index(i));
-    vectors.push_back(per_word == 1 ? memory_.stored(row, d, true)
-                                    : build_.load(build_.vector(build_.getInt32Ty()),
-                                                  memory_.address_of(row, d)));
+    vectors.push_back(per_word == 1 ? memory_.stored(row, d, true) : memory_.words_of(row, d));
     if (fetch) memory_.fetch_next(row, d);
   }
   return transpose_vectors(build_, vectors);

@@ -185,8 +185,7 @@ void WeightedValues::add_columns(const Rows& rows, Value* d, int vectors, bool w
       if (per == 1) {
         values.push_back(memory_.stored(row, column(v), true));
       } else {
-        Value* word =
-            build_.load(build_.vector(build_.getInt32Ty()), memory_.address_of(row, column(v)));
+        Value* word = memory_.words_of(row, column(v));
         for (int i = 0; i < per; ++i)
           values.push_back(number_in_word(build_, word, i, spec_.value_type));
       }
