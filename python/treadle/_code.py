@@ -50,5 +50,7 @@ def reads_of(code: CodeType) -> Optional[Reads]:
         if instruction.opname == "LOAD_GLOBAL":
             names[instruction.argval] = None
         elif instruction.opname in _ATTRIBUTE:
+            if instruction.argval.startswith("__"):
+                return None  # the insides of an object
             attributes.add(instruction.argval)
     return Reads(tuple(names), frozenset(attributes))

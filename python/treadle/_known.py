@@ -29,7 +29,7 @@ class Known(NamedTuple):
 
     holds: Holds
     sizes: Optional[tuple]  # None: it is the same for all
-    same: list  # of each array that is seen, the first that is the same
+    same: list  # of each array, function and object that is seen, the first that is the same
     places: tuple  # of the captures among these
     program: Program
 

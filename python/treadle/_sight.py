@@ -6,7 +6,8 @@
     holds(mod, captures)               whether it, or another of its kind, sees the same now; captures are what it reads
 
 Numbers have to be the same, and so have functions, by their code. Captured arrays have to be of the same kind: their
-contents are read by kernels only. Whoever is in doubt is Unseen: a wrong True would be a wrong result.
+contents are read by kernels only. `found` gets arrays, functions and objects, since mods may compare them: those that
+were the same have to be the same again. Whoever is in doubt is Unseen: a wrong True would be a wrong result.
 """
 
 from __future__ import annotations
@@ -113,8 +114,7 @@ class Sight:
                 type(y) is MethodType and function(y.__func__, found) and owner(y.__self__, found)
             )
         if kind is functools.partial:
-            whole = _all([self._value(x.func), self._value(x.args), self._value(x.keywords)])
-            return lambda y, found: type(y) is kind and whole((y.func, y.args, y.keywords), found)
+            return self._partial(x)
         if kind is ModuleType:
             return self._module(x)
         if kind in (tuple, list):
@@ -148,14 +148,25 @@ class Sight:
 
         return dict_holds
 
+    def _partial(self, x: functools.partial) -> Holds:
+        names = self._names
+        whole = _all([self._value(x.func), self._value(x.args), self._value(x.keywords)])
+
+        def holds(y, found):
+            if type(y) is not functools.partial or not names.isdisjoint(y.__dict__):
+                return False
+            found.append(y)
+            return whole((y.func, y.args, y.keywords), found)
+
+        return holds
+
     def _function(self, x: FunctionType) -> Holds:
         code = x.__code__
         reads = self.codes[code] if code in self.codes else reads_of(code)
         if reads is None:
             raise Unseen(f"{x.__name__} does more than to compute")
         self.codes[code] = reads
-        if x.__dict__ and not self._names.isdisjoint(x.__dict__):
-            raise Unseen("it is a function with attributes")
+        names = self._names
         defaults, by_name = self._value(x.__defaults__), self._value(x.__kwdefaults__)
         cells = [self._value(_contents(cell)) for cell in x.__closure__ or ()]
         parts = [(name, self._value(_global(x, name))) for name in reads.globals]
@@ -163,6 +174,9 @@ class Sight:
         def holds(y, found):
             if type(y) is not FunctionType or (y.__code__ is not code and y.__code__ != code):
                 return False
+            if y.__dict__ and not names.isdisjoint(y.__dict__):
+                return False
+            found.append(y)
             if not defaults(y.__defaults__, found) or not by_name(y.__kwdefaults__, found):
                 return False
             try:
@@ -225,6 +239,7 @@ class Sight:
         def holds(y, found):
             if type(y) is not kind:
                 return False
+            found.append(y)
             for name, part in parts:
                 if not part(of_class(kind, name), found):
                     return False

@@ -187,7 +187,7 @@ def test_lengths_as_numbers_of_make_fx():
 
 def test_what_numbers_an_operation_may_be_given():
     attention = torch.ops.treadle.attention
-    more = (False, [], [], False, False)
+    more = (False, [], [], False, False, 0.0)
     tensor = torch.tensor(2.0, dtype=torch.float64)
     given = attention(x, x, x, [tensor], "score * s0", "", "score * s0", "", "t", [], [], None, *more)
     assert torch.equal(given[0], flex_attention(x, x, x, lambda s, b, h, q, kv: s * 2.0))

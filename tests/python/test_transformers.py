@@ -200,3 +200,12 @@ def test_generation_without_padding(pair, batch, cache):
         options.update(cache_implementation="static", disable_compile=True)
     a, b = (m.generate(ids, **options) for m in pair)
     assert torch.equal(a, b)
+
+
+def test_masks_of_integers_are_refused():
+    model, x = make("Llama", "treadle"), torch.randn(1, 4, 8, 16)
+    seen = torch.ones(1, 8, dtype=torch.int64)
+    with pytest.raises(ValueError, match="attention_mask has type torch.int64; it must be bool, or floats"):
+        integration.attention_forward(model, x, x, x, seen)
+    with pytest.raises(ValueError, match="position_bias has type torch.int64"):
+        integration.attention_forward(model, x, x, x, None, position_bias=seen)

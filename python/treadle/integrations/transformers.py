@@ -186,6 +186,8 @@ def _same_sequence(of_queries: torch.Tensor, of_keys: torch.Tensor):
 
 def _read(name: str, x: torch.Tensor, query: torch.Tensor, key: torch.Tensor) -> Callable:
     """x(b, h, q, kv) of a tensor that broadcasts to [batch, heads, queries, keys]; keys behind the last are left out."""
+    if x.dtype != torch.bool and not x.is_floating_point():
+        raise ValueError(f"{name} has type {x.dtype}; it must be bool, or floats that are added to scores")
     if x.dim() > 4 or x.dim() == 0:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; it must broadcast to [batch, heads, queries, keys]")
     x = x[(None,) * (4 - x.dim())][..., : key.shape[2]]

@@ -57,7 +57,9 @@ def _run(call: Description, inputs: list, captures: list, gradients: tuple, run)
     def attempt(program: Program):
         function = function_for(program, gradients, call.scale)
         arrays = [*captures, *program.scalars]
-        layout = _layouts.get(program, function, inputs, arrays, 0)
+        q, k, v = inputs  # addresses, types, shapes, strides
+        kind = q[2][:3], k[2][2], q[1], k[1], v[1]
+        layout = _layouts.get(program, function, kind, inputs, arrays, 0)
         run(function, (*inputs, arrays, layout))
 
     with_indices(call.program(), attempt)

@@ -21,8 +21,8 @@ class routed_sdpa(TorchFunctionMode):
 
     It holds for this thread, by whatever name the function is called, and ends with the block, also by an exception; blocks
     may be nested. Modules that call it, such as torch.nn.MultiheadAttention, use Treadle inside. What Treadle does not
-    have stays torch's: other devices, nested tensors, vmap and forward-mode AD. With dropout the weights that are kept are
-    others than torch's for the same seed.
+    have stays torch's: other devices, nested tensors, vmap and forward-mode AD; and dropout, so that a checkpoint that is
+    recomputed outside the block drops the same weights.
 
     >>> import torch
     >>> from treadle.torch import routed_sdpa
@@ -57,6 +57,8 @@ _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16
 
 def _takes(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False) -> bool:
     """Whether Treadle has such a call."""
+    if dropout_p != 0.0:
+        return False
     for x in (query, key, value) if attn_mask is None else (query, key, value, attn_mask):
         if not isinstance(x, Tensor) or not x.is_cpu or x.is_nested or x.layout != torch.strided:
             return False

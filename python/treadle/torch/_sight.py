@@ -7,6 +7,7 @@ from typing import Optional
 
 import torch
 
+from .._attributes import missing, of_class
 from .._sight import Holds, Sight, Unseen
 from ._arrays import NAMES
 from ._functions import methods, of_rows
@@ -33,8 +34,9 @@ class TorchSight(Sight):
     def is_known(self, x) -> bool:
         """Whatever a function of these names is given, the values of a trace answer, or else Tracing sees it."""
         if type(x) in (BuiltinFunctionType, FunctionType):
-            name, module = x.__name__, x.__module__ or ""
-            if (name in methods or name in of_rows) and module.split(".")[0] == "torch":
+            # functools.wraps gives other people's functions the names of torch's.
+            module = x.__module__ if type(x) is BuiltinFunctionType else x.__globals__.get("__name__")
+            if (x.__name__ in methods or x.__name__ in of_rows) and (module or "").partition(".")[0] == "torch":
                 return True
         return type(x) is torch.dtype or (type(x) is type and x in _TYPES) or super().is_known(x)
 
@@ -44,12 +46,14 @@ class TorchSight(Sight):
     def of_capture(self, x) -> Optional[Holds]:
         if type(x) not in _TENSORS:
             return super().of_capture(x)
-        if not self._names.isdisjoint(x.__dict__):
-            raise Unseen("somebody has given it attributes")
-        return _of_tensor(x)
+        for name in self._names:
+            of_all = of_class(type(x), name)
+            if of_all is not missing and not hasattr(type(of_all), "__get__"):
+                raise Unseen("somebody has given all tensors an attribute")
+        return _of_tensor(x, self._names)
 
 
-def _of_tensor(x: torch.Tensor) -> Holds:
+def _of_tensor(x: torch.Tensor, names: frozenset) -> Holds:
     dtype = x.dtype
     if not x.is_cpu or x.layout is not torch.strided or dtype not in NAMES:
         raise Unseen("it is no plain tensor")
@@ -65,6 +69,8 @@ def _of_tensor(x: torch.Tensor) -> Holds:
             if y.shape != shape:
                 return False
         except RuntimeError:
+            return False
+        if names and not names.isdisjoint(y.__dict__):  # somebody has given it attributes
             return False
         found.append(y)
         return True
