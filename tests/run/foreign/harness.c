@@ -11,6 +11,7 @@ struct TileArgs {
   int64 active, b, h;
   const int64 *score_words, *mask_words;
   void *staged, *frame;
+  const void* dropout;
   int64* poisoned;
 };
 
@@ -19,7 +20,7 @@ struct BlockArgs {
   void *scores, *sums, *maximum, *weight;
   const int *chunk_ends;
   long chunks;
-  void *totals;
+  void* fetch;
 };
 
 void kernel(const struct BlockArgs*);
@@ -89,7 +90,7 @@ void _start(void) {
     maximum[i] = -__builtin_inff();
   }
   const struct BlockArgs args = {
-      {keys, values, indices, KEYS, queries, rows, WIDTH, 0, 1, score_words, 0, 0, 0, &poisoned},
+      {keys, values, indices, KEYS, queries, rows, WIDTH, 0, 1, score_words, 0, 0, 0, 0, &poisoned},
       scores, sums, maximum, weight};
   kernel(&args);
   leave(poisoned != 0 ? 2 : check());
