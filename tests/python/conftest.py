@@ -34,3 +34,11 @@ def gradients_of_torch(monkeypatch):
 
 def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:flex_attention called without torch.compile:UserWarning")
+
+
+@pytest.fixture
+def fresh_dynamo():
+    """Nothing is compiled before a test, and nothing is left after it."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()

@@ -12,11 +12,7 @@ x = torch.randn(2, 2, 100, 16, generator=torch.Generator().manual_seed(0))
 document = torch.arange(100) // 30
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def causal(b, h, q, kv):

@@ -15,11 +15,7 @@ bias = torch.randn(64)
 x = torch.randn(1, 2, 64, 16, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def causal(b, h, q, kv):

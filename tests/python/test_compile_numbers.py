@@ -12,11 +12,7 @@ document = torch.arange(64) // 20
 x = torch.randn(1, 2, 64, 16, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def graphs_of(f, calls, dynamic=None, backend="eager", **tolerance):

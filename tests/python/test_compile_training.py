@@ -8,11 +8,7 @@ from torch.utils.checkpoint import checkpoint
 from treadle.torch import BlockMask, create_block_mask, create_key_mask, flex_attention
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def causal(b, h, q, kv):

@@ -18,11 +18,7 @@ table = torch.randn(6)
 batched = torch.randn(2, 2, 3)
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def causal(b, h, q, kv):

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import torch
+import torch.utils.checkpoint
 import treadle.torch._routed_sdpa as routing
 from torch.nn.functional import scaled_dot_product_attention as theirs
 
@@ -323,3 +324,19 @@ def test_modules_in_a_graph():
 
     torch.testing.assert_close(torch.compile(f, backend=backend, fullgraph=True)(x), module(x), atol=1e-5, rtol=1e-4)
     assert any("treadle" in code for code in graphs)
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_checkpoints_that_enter_the_context_are_recomputed_in_it(calls, use_reentrant):
+    q = torch.randn(1, 2, 7, 16, requires_grad=True)
+
+    def part(q):
+        with routed_sdpa():
+            return theirs(q, q, q, is_causal=True)
+
+    (expected,) = torch.autograd.grad(part(q).square().sum(), q)
+    calls.clear()
+    out = torch.utils.checkpoint.checkpoint(part, q, use_reentrant=use_reentrant)
+    out.square().sum().backward()  # outside
+    assert len(calls) == 2
+    assert torch.equal(q.grad, expected)
