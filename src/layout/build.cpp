@@ -95,16 +95,16 @@ Layout build(const Mask& mask, const Extent& extent, const Tiles& tiles,
     return assembled(extent, tiles, per_batch, per_head, workers, [&](const Task& task, auto runs) {
       for (std::int64_t tile = task.first; tile <= task.last; ++tile) {
         workers.check();
-        classify_dense(*dense, tiles, extent.first_b + task.b, task.h, tile, extent.keys,
-                       runs[static_cast<std::size_t>(tile - task.first)]);
+        classify_dense(*dense, tiles, extent.first_b + task.b, extent.first_h + task.h, tile,
+                       extent.keys, runs[static_cast<std::size_t>(tile - task.first)]);
       }
     });
   }
   passes::CaptureTables tables(mask.memory);
   return assembled(extent, tiles, per_batch, per_head, workers, [&](const Task& task, auto runs) {
     Classifier classifier(mask.graph, tables, mask.memory, workers);
-    classifier.classify(tiles, extent.first_b + task.b, task.h, task.first, task.last,
-                        extent.keys.begin, extent.keys.end, runs);
+    classifier.classify(tiles, extent.first_b + task.b, extent.first_h + task.h, task.first,
+                        task.last, extent.keys.begin, extent.keys.end, runs);
   });
 }
 
@@ -125,7 +125,8 @@ Layout build(const Mask& mask, const Selection& selection, const Tiles& tiles,
                          tile, selection.query_block());
             }
           }
-          classifier.classify_listed(tiles, selection.extent().first_b + task.b, task.h, tile,
+          classifier.classify_listed(tiles, selection.extent().first_b + task.b,
+                                     selection.extent().first_h + task.h, tile,
                                      selection.runs(task.b, task.h, block),
                                      runs[static_cast<std::size_t>(tile - task.first)]);
         }

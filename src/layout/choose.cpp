@@ -75,8 +75,8 @@ void look_at(Choice& choice, const Mask& mask, const Extent& extent, const TileW
     const std::int64_t list = at / tiles.count();
     const std::int64_t tile = at % tiles.count();
     std::vector<Run> runs;
-    classifier.classify(tiles, extent.first_b + list / heads, list % heads, tile, tile,
-                        extent.keys.begin, extent.keys.end, {&runs, 1});
+    classifier.classify(tiles, extent.first_b + list / heads, extent.first_h + list % heads, tile,
+                        tile, extent.keys.begin, extent.keys.end, {&runs, 1});
     choice.cost += tile_cost(runs, tiles.size(tile), weights);
     choice.work.runs += static_cast<double>(runs.size());
     for (const Run& run : runs) {

@@ -78,7 +78,7 @@ std::optional<DenseMask> as_dense(const Mask& mask, const Extent& extent) {
     int kind = fixed_axis;
     if (is_input(i, Input::b) && fits(i, extent.first_b + extent.batch)) {
       kind = batch_axis;
-    } else if (is_input(i, Input::h) && fits(i, extent.heads)) {
+    } else if (is_input(i, Input::h) && fits(i, extent.first_h + extent.heads)) {
       kind = head_axis;
     } else if (index.op == Op::constant && index.integer() >= 0 && fits(i, index.integer() + 1)) {
       fixed = index.integer();

@@ -34,14 +34,15 @@ std::optional<MaskFailure> failure_in(const Mask& mask, const Layout& layout, st
   ir::Interpreter<double> run(mask.graph, mask.memory);
   const int last = static_cast<int>(mask.graph.outputs().size()) - 1;
   const std::int64_t seen_b = layout.extent().first_b + b;
+  const std::int64_t seen_h = layout.extent().first_h + h;
   for (const std::int64_t q : queries) {
-    run({.b = {&seen_b, 1}, .h = {&h, 1}, .q = {&q, 1}, .kv = keys},
+    run({.b = {&seen_b, 1}, .h = {&seen_h, 1}, .q = {&q, 1}, .kv = keys},
         static_cast<std::int64_t>(keys.size()));
     const auto poison = run.poison(last);
     const auto found = std::ranges::find_if(poison, [](auto p) { return p != 0; });
     if (found == poison.end()) continue;
     const std::int64_t at = found - poison.begin();
-    return MaskFailure{seen_b, h, q, keys[static_cast<std::size_t>(at)],
+    return MaskFailure{seen_b, seen_h, q, keys[static_cast<std::size_t>(at)],
                        run.poison_reason(last, at)};
   }
   return std::nullopt;

@@ -25,6 +25,7 @@ struct Extent {
   std::int64_t batch = 1, heads = 1;
   Range queries, keys;
   std::int64_t first_b = 0;  // what masks see as b of the first batch entry
+  std::int64_t first_h = 0;  // and as h of the first head
 
   bool operator==(const Extent&) const = default;
 };

@@ -56,10 +56,11 @@ void OneTiles::add(Part& part, Place& place, const base::Workers& workers) {
       part.list.clear();
       if (dense) {
         workers.check();
-        classify_dense(*dense, part.tiles, extent.first_b + b, h, 0, extent.keys, part.list);
+        classify_dense(*dense, part.tiles, extent.first_b + b, extent.first_h + h, 0, extent.keys,
+                       part.list);
       } else {
-        part.classifier.classify(part.tiles, extent.first_b + b, h, 0, 0, extent.keys.begin,
-                                 extent.keys.end, {&part.list, 1});
+        part.classifier.classify(part.tiles, extent.first_b + b, extent.first_h + h, 0, 0,
+                                 extent.keys.begin, extent.keys.end, {&part.list, 1});
       }
       part.offsets.push_back(static_cast<std::uint32_t>(part.runs.size()));
       for (const Run& run : part.list) {

@@ -92,6 +92,22 @@ void Tiles::add_line(std::int64_t low, std::int64_t count, std::int64_t step) {
   }
 }
 
+Tiles Tiles::some(std::span<const Range> tiles) const {
+  Tiles some;
+  some.order_ = order_;
+  some.queries_ = queries_;
+  some.height_ = height_;
+  std::int64_t rows = 0;
+  for (const Range& range : tiles) {
+    for (std::int64_t tile = range.begin; tile < range.end; ++tile) {
+      some.axes_.push_back(axis(tile));
+      some.first_rows_.push_back(rows);
+      rows += size(tile);
+    }
+  }
+  return some;
+}
+
 std::int64_t Tiles::alike_end(std::int64_t tile) const {
   if (order_.kind != Order::Kind::residue) return count();
   const auto residue = [&](std::int64_t t) { return axis(t).low % order_.modulus; };

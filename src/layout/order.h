@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,7 +52,9 @@ class Tiles {
 
   // Whether the tiles are the same.
   bool operator==(const Tiles& other) const {
-    return order_ == other.order_ && queries_ == other.queries_ && height_ == other.height_;
+    return order_ == other.order_ && queries_ == other.queries_ && height_ == other.height_ &&
+           first_rows_.size() == other.first_rows_.size() &&
+           (first_rows_.empty() || axes_ == other.axes_);
   }
 
   // The queries of a tile, as one axis of a box.
@@ -67,6 +70,16 @@ class Tiles {
     return a.low + i % a.count * a.step + i / a.count * a.outer_step;
   }
 
+  // Only these tiles, in this order; their queries then lie in memory tile after tile.
+  [[nodiscard]] Tiles some(std::span<const Range> tiles) const;
+  // Where the i-th query of a tile lies: so many rows after the first.
+  [[nodiscard]] std::int64_t row(std::int64_t tile, std::int64_t i) const {
+    return first_rows_.empty() ? query(tile, i) - queries_.begin
+                               : first_rows_[static_cast<std::size_t>(tile)] + i;
+  }
+  // Whether rows lie tile after tile.
+  [[nodiscard]] bool packed() const { return !first_rows_.empty(); }
+
   // Where tiles end that may look at the same keys as this one: those of a residue class, or all.
   [[nodiscard]] std::int64_t alike_end(std::int64_t tile) const;
 
@@ -81,6 +94,7 @@ class Tiles {
   Range queries_;
   std::int64_t height_ = 1;
   std::vector<passes::Axis> axes_;
+  std::vector<std::int64_t> first_rows_;  // of each tile, if only some are here
 };
 
 }  // namespace treadle::layout

@@ -33,6 +33,7 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, const base::W
   std::atomic<std::int64_t> visible{0};
   for_each_list(layout, [&](std::int64_t b, std::int64_t h) {
     const std::int64_t seen_b = layout.extent().first_b + b;
+    const std::int64_t seen_h = layout.extent().first_h + h;
     base::parallel_for(workers, tiles.count(), [&](std::int64_t tile) {
       ir::Interpreter<double> run(mask.graph, mask.memory);
       std::vector<std::int64_t> q(static_cast<std::size_t>(tiles.size(tile)));
@@ -48,7 +49,7 @@ std::int64_t visible_pairs(const Mask& mask, const Layout& layout, const base::W
         // A key at a time: the columns of a scattered mask together could be as large as the mask.
         for_each_piece({&part, 1}, [&](Range keys, bool) {
           for (std::int64_t key = keys.begin; key < keys.end; ++key) {
-            run({.b = {&seen_b, 1}, .h = {&h, 1}, .q = q, .kv = {&key, 1}}, tiles.size(tile));
+            run({.b = {&seen_b, 1}, .h = {&seen_h, 1}, .q = q, .kv = {&key, 1}}, tiles.size(tile));
             count += std::ranges::count(run.booleans(0), 1);
           }
         });

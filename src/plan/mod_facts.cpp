@@ -66,7 +66,7 @@ ModFacts FactFinder::find(const std::vector<ConstView>& memory, const layout::Ex
 
   passes::Box box;
   box.b = {.low = extent.first_b, .count = extent.batch};
-  box.h.count = extent.heads;
+  box.h = {.low = extent.first_h, .count = extent.heads};
   box.q = {.low = extent.queries.begin, .count = extent.queries.count()};
   box.kv = {.low = extent.keys.begin, .count = extent.keys.count()};
   tables_.bind(memory);

@@ -66,8 +66,8 @@ TurnedMods::TurnedMods(const Program& program, const Forms& forms)
       mask_(forms.turned_mask) {}
 
 void TurnedMods::find(const Bindings& bound, const layout::Extent& extent) {
-  const layout::Extent turned{extent.batch, extent.heads, extent.keys, extent.queries,
-                              extent.first_b};
+  const layout::Extent turned{extent.batch,   extent.heads,   extent.keys,
+                              extent.queries, extent.first_b, extent.first_h};
   if (forms_.score.kind != plan::ScoreForm::Kind::plain) {
     pick(bound.score_mod, score_slots_, score_memory);
     facts.score = score_.find(score_memory, turned, {});

@@ -42,7 +42,7 @@ base::Hash key_of(const ir::Graph& mask, const layout::Extent& extent,
   key.add(mask.hash()).add(lanes).add(weight.size());
   for (const double of_vectors : weight) key.add(of_vectors);
   key.add(per_tile).add(per_run).add(per_piece).add(per_pass);
-  key.add(extent.batch).add(extent.heads).add(extent.first_b);
+  key.add(extent.batch).add(extent.heads).add(extent.first_b).add(extent.first_h);
   for (const layout::Range& range : {extent.queries, extent.keys})
     key.add(range.begin).add(range.end);
   return key.finish();
@@ -51,8 +51,8 @@ base::Hash key_of(const ir::Graph& mask, const layout::Extent& extent,
 }  // namespace
 
 layout::Extent class_of(const layout::Extent& extent) {
-  return {extent.batch, extent.heads, class_of(extent.queries), class_of(extent.keys),
-          extent.first_b};
+  return {extent.batch,          extent.heads,   class_of(extent.queries),
+          class_of(extent.keys), extent.first_b, extent.first_h};
 }
 
 std::shared_ptr<const Chosen> KeptChoices::choose(const layout::Mask& mask,
@@ -80,7 +80,10 @@ std::shared_ptr<const Chosen> KeptChoices::find(const layout::Mask& mask,
     lists.batch = std::min<std::int64_t>(lists.batch, 1);
     lists.first_b = 0;
   }
-  if (!known.graph.uses(ir::Input::h)) lists.heads = std::min<std::int64_t>(lists.heads, 1);
+  if (!known.graph.uses(ir::Input::h)) {
+    lists.heads = std::min<std::int64_t>(lists.heads, 1);
+    lists.first_h = 0;
+  }
   const auto kept_for = [&](const layout::Extent& lengths) {
     return kept_.get(key_of(known.graph, lengths, weights),
                      [&] { return choose(known, lengths, weights, workers); });
