@@ -5,18 +5,27 @@
 // and a line in api/backends.cpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/dropout.h"
+#include "base/error.h"
 #include "base/parallel.h"
 #include "ir/joint.h"
 #include "layout/layout.h"
 #include "layout/selection.h"
 #include "treadle/attention.h"
+
+namespace treadle::run {
+class KeySource;
+struct BackwardShare;
+enum class Nonfinite : std::uint8_t;
+}  // namespace treadle::run
 
 namespace treadle::backend {
 
@@ -35,8 +44,11 @@ struct Sizes {
   std::int64_t dim = 0, value_dim = 0;
   DType compute = DType::f32;  // of sums: f64 if an input is, else f32
   std::int64_t first_b = 0;    // what mods see as b of the first batch entry
+  std::int64_t first_h = 0;    // and as h of the first head
 
-  [[nodiscard]] layout::Extent extent() const { return {batch, heads, queries, keys, first_b}; }
+  [[nodiscard]] layout::Extent extent() const {
+    return {batch, heads, queries, keys, first_b, first_h};
+  }
 };
 
 // The memory of captures, by the slots of the graphs that read them.
@@ -67,6 +79,8 @@ struct Request {
   const base::DropoutRule* dropout = nullptr;  // null: nothing is dropped
   const Pages* pages = nullptr;
   bool apart = false;  // no result lies where something is read: it need not be looked for
+  // Keys and values, if they are not inputs.k and inputs.v, which then have their types alone.
+  const run::KeySource* keys = nullptr;
 };
 
 struct ForwardRequest : Request {
@@ -78,6 +92,31 @@ struct BackwardRequest : Request {
   const ConstView& dout;
   const std::optional<ConstView>& dlse;
   const BackwardViews& results;
+  // If only some of the queries are here: run/backward_share.h. Then dk and dv are not written, and
+  // captures hold what is handed over in no other way.
+  const run::BackwardShare* share = nullptr;
+  const ConstView* delta = nullptr;  // run::BackwardProblem::delta
+};
+
+// What has become of a backward call, or of a part of one.
+enum class BackwardEnd : std::uint8_t {
+  done,
+  // There is a NaN, which may have come from a hidden pair: to be computed again, exactly.
+  unclear,
+};
+
+// How calls of some sizes go over their queries: pass by pass, one for each term of the mask.
+class QueryPasses {
+ public:
+  virtual ~QueryPasses() = default;
+
+  [[nodiscard]] virtual std::size_t count() const = 0;
+  [[nodiscard]] virtual layout::Tiles tiles(std::size_t pass) const = 0;
+  // Of the leaves of sums over queries: run/sum_tree.h.
+  [[nodiscard]] virtual std::int64_t tiles_per_leaf(std::size_t pass) const = 0;
+  // The part of a layout that says what some of the tiles look at, as a part of backward takes it.
+  [[nodiscard]] virtual Layout build(std::size_t pass, const layout::Tiles& some,
+                                     const base::Workers& workers) const = 0;
 };
 
 class Backend {
@@ -98,6 +137,17 @@ class Backend {
   // one lies where another reads.
   virtual void forward(std::span<const ForwardRequest> requests) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
+
+  // For calls that are spread over machines. What is given outlives the passes; null if this backend
+  // has none, and then it runs no parts either.
+  [[nodiscard]] virtual std::unique_ptr<QueryPasses> passes(const Sizes&, const Bindings&,
+                                                            const base::Workers&) const {
+    return nullptr;
+  }
+  // A part of a backward call, as its share says. If one part is unclear, all are run again, exactly.
+  virtual BackwardEnd backward_part(const BackwardRequest&, run::Nonfinite) const {
+    base::internal_error("this backend runs no parts of calls");
+  }
 
   // Makes what calls with such sizes and types can need; inputs are empty and have only types.
   virtual void prepare(const Request& request, bool backward) const = 0;

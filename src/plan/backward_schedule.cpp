@@ -59,30 +59,38 @@ layout::Range BackwardTask::keys_of(std::int64_t chunk, layout::Range all_keys) 
   return keys_in({number, number + 1}, all_keys);
 }
 
-std::int64_t chunks_per_task(const layout::Layout& layout) {
-  constexpr std::int64_t wanted = 64;  // keys of a tile in a task
+ChunkWork chunk_work(const layout::Layout& layout) {
   const std::int64_t tiles = layout.tiles().count();
-  const std::int64_t chunks = chunks_of(layout.extent().keys).count();
-  std::int64_t keys = 0, looked_at = 0;
+  ChunkWork work;
   for (std::int64_t b = 0; b < (layout.per_batch() ? layout.extent().batch : 1); ++b) {
     for (std::int64_t h = 0; h < (layout.per_head() ? layout.extent().heads : 1); ++h) {
       for (std::int64_t tile = 0; tile < tiles; ++tile) {
         const auto runs = layout.runs(b, h, tile);
         if (runs.empty()) continue;
-        looked_at += chunks_of({runs.front().begin(), runs.back().end()}).count();
-        for (const layout::Run& run : runs) keys += run.length();
+        work.looked_at += chunks_of({runs.front().begin(), runs.back().end()}).count();
+        for (const layout::Run& run : runs) work.keys += run.length();
       }
     }
   }
-  if (keys == 0) return 1;
-  std::int64_t most = wanted * looked_at / keys;
-  most = std::min(most, most_keys_of_chunks / longest_chunk(layout.extent().keys));
+  return work;
+}
+
+std::int64_t chunks_per_task(const ChunkWork& work, layout::Range keys) {
+  constexpr std::int64_t wanted = 64;  // keys of a tile in a task
+  if (work.keys == 0) return 1;
+  const std::int64_t chunks = chunks_of(keys).count();
+  std::int64_t most = wanted * work.looked_at / work.keys;
+  most = std::min(most, most_keys_of_chunks / longest_chunk(keys));
   // Enough tasks for several threads.
   return std::clamp<std::int64_t>(std::min(most, chunks / 2), 1, most_chunks_per_task);
 }
 
+std::int64_t chunks_per_task(const layout::Layout& layout) {
+  return chunks_per_task(chunk_work(layout), layout.extent().keys);
+}
+
 BackwardSchedule schedule_chunks(const layout::Layout& layout, const KeyHeads& of,
-                                 std::span<const CaptureReach> captures) {
+                                 std::span<const CaptureReach> captures, std::int64_t per_task) {
   bool heads_apart = true, batches_apart = true;
   for (const CaptureReach& reach : captures) {
     if (!reach.by_key) continue;
@@ -91,7 +99,6 @@ BackwardSchedule schedule_chunks(const layout::Layout& layout, const KeyHeads& o
   }
   BackwardSchedule schedule;
   const layout::Range keys = layout.extent().keys;
-  const std::int64_t per_task = chunks_per_task(layout);
   const layout::Range chunks = chunks_of(keys);
   schedule.chunks = chunks.count();
   for (std::int64_t first = chunks.begin; first < chunks.end; first += per_task) {
@@ -153,7 +160,7 @@ BackwardSchedule schedule_backward(const layout::Layout& layout, const KeyHeads&
                                    std::span<const CaptureReach> captures) {
   if (captures.empty())
     if (const auto classes = key_classes(layout)) return schedule_classes(layout, of, *classes);
-  return schedule_chunks(layout, of, captures);
+  return schedule_chunks(layout, of, captures, chunks_per_task(layout));
 }
 
 }  // namespace treadle::plan

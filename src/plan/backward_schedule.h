@@ -59,8 +59,9 @@ struct KeyHeads {
 BackwardSchedule schedule_backward(const layout::Layout& layout, const KeyHeads& of,
                                    std::span<const CaptureReach> captures);
 
+// With so many chunks in a task.
 BackwardSchedule schedule_chunks(const layout::Layout& layout, const KeyHeads& of,
-                                 std::span<const CaptureReach> captures);
+                                 std::span<const CaptureReach> captures, std::int64_t per_task);
 BackwardSchedule schedule_classes(const layout::Layout& layout, const KeyHeads& of,
                                   const KeyClasses& classes);
 
@@ -68,6 +69,12 @@ BackwardSchedule schedule_classes(const layout::Layout& layout, const KeyHeads& 
 // their queries for each chunk would take longer than the products. It follows from the layout
 // alone, as sums of captures' gradients do.
 std::int64_t chunks_per_task(const layout::Layout& layout);
+// The same from counts, which parts of a layout have and whoever adds them up knows.
+struct ChunkWork {
+  std::int64_t keys = 0, looked_at = 0;  // of all tiles; chunks from the first to the last of each
+};
+ChunkWork chunk_work(const layout::Layout& layout);
+std::int64_t chunks_per_task(const ChunkWork& work, layout::Range keys);
 // At most so many, with at most so many keys together.
 inline constexpr std::int64_t most_chunks_per_task = 8, most_keys_of_chunks = 8192;
 

@@ -10,6 +10,7 @@
 #include "plan/backward_schedule.h"
 #include "plan/dropout_args.h"
 #include "run/backward_kernels.h"
+#include "run/backward_share.h"
 #include "run/key_source.h"
 #include "run/poisoned.h"
 #include "run/scratch.h"
@@ -38,6 +39,11 @@ struct BackwardProblem {
   std::vector<CapturedSum> captured;
   std::vector<std::int64_t> gradient_strides;  // in elements, contribution after contribution
   plan::DropoutArgs dropout;                   // of kernels that drop weights
+  // If out is not here: rowsum(dO * O) - dlse of each row, as find_terms() gives it, of the shape and
+  // type of lse; dlse is not looked at.
+  std::optional<ConstView> delta;
+  // If only some of the queries are here; dk and dv are not written then.
+  const BackwardShare* share = nullptr;
 };
 
 // The pairs that one term of the mask shows; for most masks these are all.
@@ -57,7 +63,7 @@ struct BackwardDone {
 
 // How pairs that are hidden meet infinities and NaN: 0 * inf is NaN, unless they are kept apart,
 // which takes longer.
-enum class Nonfinite { fast, exact };
+enum class Nonfinite : std::uint8_t { fast, exact };
 
 // Passes add up in their order: each is complete, and scaled, before the next is added. With several
 // passes dq, dk and dv are of the compute type.

@@ -35,6 +35,7 @@ std::int64_t leaves_of(const BackwardShared<F>& shared) {
   const BackwardProblem& problem = shared.problem;
   const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t batches = problem.keys.batch() == 1 ? problem.q.size(0) : 1;
+  if (problem.share != nullptr) return batches * problem.share->all_leaves;
   const layout::Tiles& tiles = shared.pass.layout.tiles();
   const std::int64_t parts = (tiles.height() + plan.width() - 1) / plan.width();
   const std::int64_t leaf = plan::tiles_per_leaf(plan);
@@ -53,6 +54,8 @@ class BackwardWorker {
   std::int64_t width() const { return plan().width(); }
   BackwardTile<F> tile_of(std::int64_t entry) const;
   bool run_leaf(std::int64_t first, std::int64_t end);
+  void close_leaf(std::int64_t number);
+  void deliver_sums();
   void run_group(std::int64_t first, std::int64_t end, bool last_of_leaf);
   void run_chunk(std::int64_t chunk, bool last_of_leaf);
   void deliver_nothing(const BackwardTile<F>& tile);
@@ -219,14 +222,45 @@ bool BackwardWorker<F>::run_leaf(std::int64_t first, std::int64_t end) {
     if (shared_.nan && !shared_.exact) return false;
     run_group(first, std::min(end, first + group), first + group >= end);
   }
-  room_.dk.close_leaf();
-  room_.dv.close_leaf();
-  gradients_.close_leaf();
   return true;
+}
+
+// Leaf `number` of those of all batches. Where only some leaves are here, nodes are handed over.
+template <class F>
+void BackwardWorker<F>::close_leaf(std::int64_t number) {
+  if (problem_.share == nullptr) {
+    room_.dk.close_leaf();
+    room_.dv.close_leaf();
+    return gradients_.close_leaf();
+  }
+  const BackwardShare& share = *problem_.share;
+  const plan::LeafEnd& end = share.parts.ends[static_cast<std::size_t>(number)];
+  const auto hand_over = [&](QuerySum<F>& sum, ShareSink::Sum which) {
+    sum.close_leaf(end, [&](std::size_t piece, layout::Range keys, const F* rows) {
+      watch(rows, keys.count() * sum.length());
+      share.sink->put(which, task_, piece, keys, rows, sum.length());
+    });
+  };
+  hand_over(room_.dk, ShareSink::Sum::dk);
+  hand_over(room_.dv, ShareSink::Sum::dv);
+  gradients_.close_leaf(end, task_.number, *share.sink);
+}
+
+template <class F>
+void BackwardWorker<F>::deliver_sums() {
+  if (problem_.share != nullptr) {
+    if (!gradients_.hand_over(task_.number, *problem_.share->sink)) shared_.nan = true;
+    return;
+  }
+  store(shared_.kernels.store_dk, problem_.dk, room_.dk.finish(), dim_,
+        static_cast<F>(problem_.scale));
+  store(shared_.kernels.store_dv, problem_.dv, room_.dv.finish(), value_dim_, F{1});
+  if (!gradients_.deliver(task_.number)) shared_.nan = true;
 }
 
 template <class F>
 void BackwardWorker<F>::run() {
+  problem_.keys.await(task_.keys);
   const std::int64_t group = plan::tiles_per_backward_group(plan());
   room_.dk.clear(task_.own);
   room_.dv.clear(task_.own);
@@ -249,13 +283,11 @@ void BackwardWorker<F>::run() {
       room_.dv.skip(before - closed);
       closed = before + 1;
       if (!run_leaf(b * per_batch_ + first, b * per_batch_ + end)) return shared_.give_up();
+      close_leaf(before);
       first = end;
     }
   }
-  store(shared_.kernels.store_dk, problem_.dk, room_.dk.finish(), dim_,
-        static_cast<F>(problem_.scale));
-  store(shared_.kernels.store_dv, problem_.dv, room_.dv.finish(), value_dim_, F{1});
-  if (!gradients_.deliver(task_.number)) shared_.nan = true;
+  deliver_sums();
 }
 
 template <class F>

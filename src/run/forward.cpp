@@ -74,6 +74,12 @@ double ForwardWork::cost(int phase, std::int64_t item) const {
   return tasks[static_cast<std::size_t>(item)].cost;
 }
 
+int ForwardWork::stage(int phase, std::int64_t item) const {
+  const ForwardShared& shared = *all_[static_cast<std::size_t>(phase)];
+  return stage_of(shared.problem.keys,
+                  shared.pass.schedule.tasks[static_cast<std::size_t>(item)].chunks);
+}
+
 void ForwardWork::run(int phase, std::int64_t item, std::int64_t next, Workspace& workspace) {
   ForwardShared& shared = *all_[static_cast<std::size_t>(phase)];
   const plan::Task* tasks = shared.pass.schedule.tasks.data();

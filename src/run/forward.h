@@ -81,6 +81,7 @@ class ForwardWork final : public Work {
   [[nodiscard]] int phases() const override { return static_cast<int>(all_.size()); }
   [[nodiscard]] std::int64_t count(int phase) const override;
   [[nodiscard]] double cost(int phase, std::int64_t item) const override;
+  [[nodiscard]] int stage(int phase, std::int64_t item) const override;
   [[nodiscard]] WorkspaceNeed need() const override { return need_; }
   void run(int phase, std::int64_t item, std::int64_t next, Workspace& workspace) override;
   [[nodiscard]] bool failed() const override { return poisoned().has_value(); }

@@ -123,6 +123,8 @@ void ForwardWorker<F>::run_several() {
 
 template <class F>
 void ForwardWorker<F>::run() {
+  if (!tiles_.empty() && !task_.chunks.empty())
+    problem_.keys.await(plan::keys_of_chunks(task_.chunks));
   for (ForwardTile<F>& tile : tiles_) load_queries(tile);
   if (shared_.joins()) return run_several();
   if (!tiles_.empty()) {

@@ -1,9 +1,15 @@
 // The rows of a call's own K and V: one regular piece per batch and head.
 #include "run/key_source.h"
 
+#include "plan/chunks.h"
 #include "run/rows.h"
 
 namespace treadle::run {
+
+int stage_of(const KeySource& keys, layout::Range chunks) {
+  return chunks.empty() ? 0 : keys.stage(plan::keys_of_chunks(chunks));
+}
+
 KeyRows TensorKeys::rows(std::int64_t b, std::int64_t key_head, std::int64_t) const {
   const std::int64_t batch = k_.size(0) == 1 ? 0 : b;
   return {.begin = first_,

@@ -53,7 +53,16 @@ class KeySource {
   // Whether no piece can be read in place by kernels of this compute type: its type is another, or
   // its rows are not contiguous.
   [[nodiscard]] virtual bool needs_copy(DType compute) const = 0;
+
+  // Some rows may be on their way from elsewhere. Returns when all that a call looks at in a range
+  // of positions are there, or throws; tasks ask before they read. And in which order they come:
+  // tasks of stage 0 never wait.
+  virtual void await(layout::Range) const {}
+  [[nodiscard]] virtual int stage(layout::Range) const { return 0; }
 };
+
+// Of a task that looks at these chunks.
+int stage_of(const KeySource& keys, layout::Range chunks);
 
 // K [batch or 1, key heads, keys, dim] and V of the same lengths, last strides 1. The first row is
 // that of position `first`. The views outlive this.

@@ -23,6 +23,12 @@ void Queries::find(const layout::Layout& layout, std::int64_t tile, std::int64_t
       positions[i] = static_cast<std::int32_t>(tiles.query(tile, first + i));
   }
   std::fill(positions + count, positions + width, positions[count - 1]);
+  if (tiles.packed()) {
+    const auto row = static_cast<std::int32_t>(tiles.row(tile, first));
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(count); ++i) rows[i] = row + i;
+    std::fill(rows + count, rows + width, rows[count - 1]);
+    return;
+  }
   const auto begin = static_cast<std::int32_t>(layout.extent().queries.begin);
   for (std::int64_t i = 0; i < width; ++i) rows[i] = positions[i] - begin;
 }

@@ -10,6 +10,7 @@
 // were put into blocks; leaves join in a tree (run/sum_tree.h).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -45,6 +46,18 @@ class QuerySum {
   // Leaves in which nobody looks at the task's keys.
   void skip(std::int64_t leaves) { tree_.skip(leaves); }
   F* finish() { return tree_.finish(); }
+  // Closes a leaf of a part of the sum: SumTree. give(number of the piece, keys, rows).
+  template <class Give>
+  void close_leaf(const plan::LeafEnd& end, const Give& give) {
+    tree_.close_leaf(end,
+                     [&](std::size_t piece, std::int64_t begin, std::int64_t past, const F* rows) {
+                       // Rows behind the last key are there for kernels.
+                       past = std::min(past, own_keys_.length());
+                       const std::int64_t first = own_keys_.begin();
+                       if (begin < past)
+                         give(piece, layout::Range{first + begin, first + past}, rows);
+                     });
+  }
 
   [[nodiscard]] std::int64_t length() const { return length_; }
 

@@ -45,8 +45,10 @@ class TermFinder {
   // Those from `first` on of a head; `to` holds all of the head.
   void find(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
             const RowTerms<F>& to) {
-    load(problem_.out, b, h, first, count, out_);
-    load(problem_.dout, b, h, first, count, gradients_);
+    if (!problem_.delta) {
+      load(problem_.out, b, h, first, count, out_);
+      load(problem_.dout, b, h, first, count, gradients_);
+    }
     const auto value = [&](const ConstView& view, std::int64_t i) {
       const std::int64_t offset = b * view.stride(0) + h * view.stride(1) + i * view.stride(2);
       return static_cast<const F*>(view.data())[offset];
@@ -57,6 +59,10 @@ class TermFinder {
       to.lse2[first + i] = lse == -infinity
                                ? infinity
                                : static_cast<F>(static_cast<double>(lse) * std::numbers::log2e);
+      if (problem_.delta) {
+        to.delta[first + i] = value(*problem_.delta, first + i);
+        continue;
+      }
       F delta = product(gradients_ + i * value_dim_, out_ + i * value_dim_, value_dim_);
       if (problem_.dlse) delta -= value(*problem_.dlse, first + i);
       to.delta[first + i] = delta;

@@ -11,9 +11,7 @@ void SumTree<F>::carve(Carver& carver, std::int64_t rows, std::int64_t length,
                        std::int64_t leaves) {
   rows_ = rows;
   length_ = length;
-  levels_ = 0;
-  for (std::int64_t reach = 1; reach < leaves && levels_ < most_levels; reach *= children)
-    ++levels_;
+  levels_ = plan::tree_levels(leaves);
   for (int level = 0; level <= levels_; ++level) {
     Node& node = nodes_[static_cast<std::size_t>(level)];
     node.sums = carver.take<F>(rows * length);
@@ -91,8 +89,8 @@ void SumTree<F>::close_leaf() {
   for (int level = 0; level < levels_; ++level) {
     const auto at = static_cast<std::size_t>(level);
     join(nodes_[at + 1], nodes_[at]);
-    if (number % children != 0) break;  // the node above waits for more
-    number /= children;
+    if (number % plan::tree_children != 0) break;  // the node above waits for more
+    number /= plan::tree_children;
   }
 }
 
@@ -105,6 +103,20 @@ void SumTree<F>::skip(std::int64_t leaves) {
     return;
   }
   for (std::int64_t i = 0; i < leaves; ++i) close_leaf();
+}
+
+template <class F>
+void SumTree<F>::close_piece(const plan::TreePiece& piece) {
+  skip(piece.leaves.begin - closed_);
+  if (piece.level > 0) join(node(piece.level), node(0));
+  closed_ = piece.leaves.end;
+  std::int64_t size = 1;
+  for (int level = 1; level < piece.level; ++level) size *= plan::tree_children;
+  for (int level = std::max(piece.level, 1); level < levels_; ++level) {
+    size *= plan::tree_children;
+    if (closed_ % size != 0) break;
+    join(node(level + 1), node(level));
+  }
 }
 
 template <class F>

@@ -9,9 +9,8 @@
 //   }
 //   float* sum = tree.finish();              // [rows][length]
 //
-// A leaf starts at zero and holds the rows that it touched. Four leaves join in order to a node,
-// four nodes to one of the next level; the last of at most six levels joins any number. A node is
-// known by its leaves alone, so parts of the sum may be computed apart and joined later. With six
+// A leaf starts at zero and holds the rows that it touched. How leaves join is in plan/tree_parts.h.
+// A node is known by its leaves alone, so parts of the sum may be computed apart and joined later. With six
 // levels a chunk of 16,384 keys takes seven times its rows, for any number of queries; a binary tree
 // would take 13 times as much for a million of them.
 #pragma once
@@ -20,6 +19,7 @@
 #include <array>
 #include <cstdint>
 
+#include "plan/tree_parts.h"
 #include "run/scratch.h"
 
 namespace treadle::run {
@@ -44,6 +44,25 @@ class SumTree {
   void close_leaf();
   // Leaves that touch nothing, as if each had been closed.
   void skip(std::int64_t leaves);
+
+  // Of leaves that are only some of the sum's: closes one and hands over nodes that are complete as
+  // far as they can be here: give(number of the piece, begin, end, sums of row begin).
+  template <class Give>
+  void close_leaf(const plan::LeafEnd& end, const Give& give) {
+    for (int level = 0; level < end.joins; ++level) join(node(level + 1), node(level));
+    for (const plan::LeafEnd::HandOver& over : end.hand_over) {
+      Node& from = node(over.level);
+      for_stretches(from.touched, from.begin, from.end,
+                    [&](std::int64_t begin, std::int64_t past, bool touched) {
+                      if (touched) give(over.piece, begin, past, from.sums + begin * length_);
+                    });
+      std::fill(from.touched + from.begin, from.touched + from.end, std::uint8_t{0});
+      from.begin = from.end = 0;
+    }
+  }
+  // The current leaf is such a piece, which joins where it belongs. Pieces ascend.
+  void close_piece(const plan::TreePiece& piece);
+
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.
   F* finish();
   // The same, without looking at rows that nothing touched: each(begin, end, sums of row begin).
@@ -59,14 +78,12 @@ class SumTree {
  private:
   void touch_new(std::int64_t begin, std::int64_t end);
 
-  static constexpr int most_levels = 6;
-  static constexpr std::int64_t children = 4;
-
   struct Node {
     F* sums = nullptr;
     std::uint8_t* touched = nullptr;  // [rows]
     std::int64_t begin = 0, end = 0;  // no row outside is touched
   };
+  [[nodiscard]] Node& node(int level) { return nodes_[static_cast<std::size_t>(level)]; }
   Node& join_all();
   // into += from, which is empty then.
   void join(Node& into, Node& from);
@@ -84,7 +101,8 @@ class SumTree {
     }
   }
 
-  std::array<Node, most_levels + 1> nodes_;  // by level: what is complete and not yet joined
+  std::array<Node, plan::most_tree_levels + 1>
+      nodes_;  // by level: what is complete and not yet joined
   std::int64_t rows_ = 0, length_ = 0, closed_ = 0;
   int levels_ = 0;
 };

@@ -177,6 +177,34 @@ void TaskGradients<F>::close_leaf() {
 }
 
 template <class F>
+void TaskGradients<F>::close_leaf(const plan::LeafEnd& end, std::int64_t task, ShareSink& sink) {
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    if (!sums_[i].is_tree) continue;
+    sums_[i].tree.close_leaf(end, [&](std::size_t piece, std::int64_t begin, std::int64_t past,
+                                      const F* values) {
+      sink.put(i, task, piece, {begin * page, std::min(past * page, captured_[i].count)}, values);
+    });
+  }
+}
+
+// Pages that hold something: most tasks have little of a large gradient.
+template <class F>
+bool TaskGradients<F>::hand_over(std::int64_t task, ShareSink& sink) {
+  bool clean = true;
+  for (std::size_t i = 0; i < captured_.size(); ++i) {
+    if (sums_[i].is_tree || ordered_[i] == nullptr) continue;
+    const F* own = sums_[i].sum;
+    for (std::int64_t begin = 0; begin < captured_[i].count; begin += page) {
+      const std::int64_t end = std::min(begin + page, captured_[i].count);
+      if (std::all_of(own + begin, own + end, [](F x) { return x == F{0}; })) continue;
+      clean = clean && !has_nan(own + begin, end - begin);
+      sink.put(i, task, ShareSink::whole_task, {begin, end}, own + begin);
+    }
+  }
+  return clean;
+}
+
+template <class F>
 bool TaskGradients<F>::deliver(std::int64_t task) {
   bool clean = true;
   for (std::size_t i = 0; i < captured_.size(); ++i) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "run/backward.h"
+#include "run/backward_share.h"
 #include "run/blocks.h"
 #include "run/contributions.h"
 #include "run/ordered_sums.h"
@@ -48,8 +49,12 @@ class TaskGradients {
   void add_block(std::int64_t keys);
   [[nodiscard]] bool add_group();
   void close_leaf();
+  // Of a part of the queries: hands over nodes of the task's trees.
+  void close_leaf(const plan::LeafEnd& end, std::int64_t task, ShareSink& sink);
   // All of the task's contributions are added.
   [[nodiscard]] bool deliver(std::int64_t task);
+  // Of a part of the queries: hands over the task's sums that are no trees.
+  [[nodiscard]] bool hand_over(std::int64_t task, ShareSink& sink);
 
   // The room for the contributions of a block alone.
   static std::int64_t bytes_of_block(const plan::TilePlan& plan, std::int64_t contributions);

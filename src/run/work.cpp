@@ -2,7 +2,7 @@
 #include "run/work.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 namespace treadle::run {
@@ -11,6 +11,7 @@ namespace {
 struct Item {
   Work* work;
   std::int64_t number;
+  int stage;
   double cost;
   std::int64_t place;  // equal ones stay in their order
 };
@@ -34,13 +35,14 @@ void run(std::span<Work* const> works, const base::Workers& workers, Scratch& sc
     for (Work* work : works) {
       for (std::int64_t i = 0; !merged.empty() && i < count(work, phase); ++i)
         merged[static_cast<std::size_t>(phase)].push_back(
-            {work, i, work->cost(phase, i), items + i});
+            {work, i, work->stage(phase, i), work->cost(phase, i), items + i});
       items += count(work, phase);
     }
     most = std::max(most, items);
     if (!merged.empty())
-      std::ranges::sort(merged[static_cast<std::size_t>(phase)], {},
-                        [](const Item& item) { return std::pair(-item.cost, item.place); });
+      std::ranges::sort(merged[static_cast<std::size_t>(phase)], {}, [](const Item& item) {
+        return std::tuple(item.stage, -item.cost, item.place);
+      });
   }
   Scratch::Share share(scratch, std::min<std::int64_t>(most, workers.threads()), need);
   // From here on nothing is allocated: results are written.

@@ -22,8 +22,10 @@ class Work {
 
   [[nodiscard]] virtual int phases() const = 0;
   [[nodiscard]] virtual std::int64_t count(int phase) const = 0;
-  // In the units of layout::TileWeights. Items of a work come longest first.
+  // In the units of layout::TileWeights. Items of a work come by stage, the longest first.
   [[nodiscard]] virtual double cost(int phase, std::int64_t item) const = 0;
+  // Items of later stages may have to wait for what comes from elsewhere, and begin later.
+  [[nodiscard]] virtual int stage(int, std::int64_t) const { return 0; }
   // Of an item.
   [[nodiscard]] virtual WorkspaceNeed need() const = 0;
   // `next` is the item that the thread will probably have after it, or -1.

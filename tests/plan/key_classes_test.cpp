@@ -103,7 +103,7 @@ TEST(ClassesAsTasks, AreNotForGradientsOfCaptures) {
   const layout::Layout layout = build("(q - kv) % 100 == 3", {1, 1, 1000, 3000}, residues(100));
   const CaptureReach reach;
   EXPECT_EQ(schedule_backward(layout, {1, 1}, {&reach, 1}).groups.size(),
-            schedule_chunks(layout, {1, 1}, {&reach, 1}).groups.size());
+            schedule_chunks(layout, {1, 1}, {&reach, 1}, chunks_per_task(layout)).groups.size());
   EXPECT_TRUE(schedule_backward(layout, {1, 1}, {}).completes_dq);
 }
 

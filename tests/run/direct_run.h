@@ -109,7 +109,8 @@ class DirectRun {
         .gradient_strides = {}};
     const run::BackwardPass pass{
         *kernels, layout, plan::capture_descriptors(bound_.mask),
-        by_chunks ? plan::schedule_chunks(layout, {keys.batch(), keys.heads()}, {})
+        by_chunks ? plan::schedule_chunks(layout, {keys.batch(), keys.heads()}, {},
+                                          plan::chunks_per_task(layout))
                   : plan::schedule_backward(layout, {keys.batch(), keys.heads()}, {})};
     const run::BackwardDone done =
         run::backward({&pass, 1}, problem, run::Nonfinite::fast, executor, scratch);

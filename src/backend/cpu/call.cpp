@@ -12,11 +12,11 @@
 #include <memory>
 #include <utility>
 
+#include "backend/cpu/backward_call.h"
 #include "backend/cpu/call_memory.h"
 #include "backend/cpu/forward_call.h"
 #include "backend/cpu/room.h"
 #include "base/parallel.h"
-#include "run/backward.h"
 #include "run/work.h"
 
 namespace treadle::backend::cpu {
@@ -61,7 +61,9 @@ void Cpu::forward(std::span<const ForwardRequest> requests) const {
   };
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const auto tile_of = [&](std::int64_t b) { return layouts.one_tile(i, b); };
-    if (!layouts.is_one_tile(i) || !decoding.add(*calls[i], i, layouts.each(i), tile_of))
+    // Decoding does not wait for keys that are on their way.
+    if (calls[i]->keys != nullptr || !layouts.is_one_tile(i) ||
+        !decoding.add(*calls[i], i, layouts.each(i), tile_of))
       add_other(i);
   }
   for (const DecodeCall::Entry& entry : decoding.find_kernels(missing)) add_other(entry.number);
@@ -91,40 +93,16 @@ void Cpu::backward(const BackwardRequest& call) const {
     return fill_with_zeros(call.results);
   const Layout layout =
       call.layout.empty() ? Cpu::layout(call.sizes, call.bound, call.workers) : call.layout;
-  const Layout::Held& held = *layout.held();
-  const bool adds_up = held.terms.size() > 1;
-  bool checked = false;
-  std::vector<std::shared_ptr<const run::BackwardKernels>> kernels;
-  run::Missing missing;
-  std::vector<run::BackwardPass> passes;
-  for (const Layout::Held::Term& term : held.terms) {
-    const CallFacts facts =
-        find_backward_facts(program_, forms_, call.bound, term.layout, term.mask.get());
-    checked = checked || facts.checked();
-    const ForwardKind kind = kind_of(call, facts, term);
-    const std::int64_t height = term.layout.tiles().height();
-    kernels.push_back(
-        kernels_.backward({.forward = kind,
-                           .derivative_facts = facts.derivative,
-                           .vectors = plan::vectors_for(target_, call.sizes.compute, height),
-                           .adds_up = adds_up}));
-    needed(*kernels.back(), term.layout, missing);
-    passes.push_back({*kernels.back(), term.layout, mask_captures(call, kind), {}});
-  }
-  compile(missing, call.workers);
+  BackwardCall passes(*this, call, layout);
+  compile(passes.missing(), call.workers);
   // A NaN may have come from a hidden pair that was multiplied with zero: then once more, exactly.
-  for (const run::Nonfinite nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
-    const BackwardMemory memory(call, program_, forms_, checked, adds_up);
-    for (run::BackwardPass& pass : passes) {
-      pass.schedule = plan::schedule_backward(
-          pass.layout, {call.sizes.key_batch, call.sizes.key_heads}, memory.reaches());
-    }
-    const run::BackwardDone done =
-        run::backward(passes, memory.problem(call), nonfinite, call.workers, process_.scratch);
-    if (done.nan && nonfinite == run::Nonfinite::fast) continue;
-    if (done.poisoned) explain(call, memory.keys(), held, *done.poisoned);
-    return memory.deliver();
-  }
+  if (passes.run(run::Nonfinite::fast) == BackwardEnd::unclear) passes.run(run::Nonfinite::exact);
+}
+
+BackwardEnd Cpu::backward_part(const BackwardRequest& call, run::Nonfinite nonfinite) const {
+  BackwardCall passes(*this, call, call.layout);
+  compile(passes.missing(), call.workers);
+  return passes.run(nonfinite);
 }
 
 }  // namespace treadle::backend::cpu

@@ -84,8 +84,9 @@ std::optional<PlacedResult> place(const std::optional<View>& view, bool in_priva
   return PlacedResult(*view, in_private);
 }
 
-std::variant<run::TensorKeys, run::PagedSource> source_of(const ForwardRequest& call,
-                                                          const ConstView& k, const ConstView& v) {
+std::variant<run::TensorKeys, run::PagedSource, const run::KeySource*> source_of(
+    const ForwardRequest& call, const ConstView& k, const ConstView& v) {
+  if (call.keys != nullptr) return call.keys;
   if (call.pages == nullptr) return run::TensorKeys(k, v, call.sizes.keys.begin);
   return run::PagedSource(
       run::PagePool{k, call.pages->k_scales}, run::PagePool{v, call.pages->v_scales},
@@ -106,8 +107,9 @@ ForwardMemory::ForwardMemory(const ForwardRequest& call, bool may_fail)
       max_(place(call.results.max, private_)) {}
 
 const run::KeySource& ForwardMemory::keys() const {
-  return std::visit([](const run::KeySource& keys) -> const run::KeySource& { return keys; },
-                    keys_);
+  if (const auto* given = std::get_if<const run::KeySource*>(&keys_)) return **given;
+  if (const auto* pages = std::get_if<run::PagedSource>(&keys_)) return *pages;
+  return std::get<run::TensorKeys>(keys_);
 }
 
 run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
@@ -134,7 +136,7 @@ void ForwardMemory::deliver() const {
 BackwardMemory::BackwardMemory(const BackwardRequest& call, const Program& program,
                                const Forms& forms, bool may_fail, bool adds_up)
     : score_captures_(score_memory(forms, call.bound)),
-      private_(may_fail || collides(call)),
+      private_(call.share == nullptr && (may_fail || collides(call))),
       dq_(gradient_at(call.results.dq, call.sizes.compute, private_, adds_up)),
       dk_(gradient_at(call.results.dk, call.sizes.compute, private_, adds_up)),
       dv_(gradient_at(call.results.dv, call.sizes.compute, private_, adds_up)),
@@ -144,7 +146,8 @@ BackwardMemory::BackwardMemory(const BackwardRequest& call, const Program& progr
       v_(call.inputs.v),
       out_(call.saved.out),
       dout_(call.dout),
-      keys_(k_.view(), v_.view(), call.sizes.keys.begin) {}
+      keys_(k_.view(), v_.view(), call.sizes.keys.begin),
+      given_(call.keys) {}
 
 std::vector<plan::CaptureReach> BackwardMemory::reaches() const {
   std::vector<plan::CaptureReach> reaches;
@@ -156,7 +159,7 @@ run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call) const 
   return {.q = q_.view(),
           .out = out_.view(),
           .dout = dout_.view(),
-          .keys = keys_,
+          .keys = keys(),
           .lse = call.saved.lse,
           .dlse = call.dlse,
           .dq = dq_.view(),
@@ -167,7 +170,9 @@ run::BackwardProblem BackwardMemory::problem(const BackwardRequest& call) const 
           .derivative_captures = plan::capture_descriptors(call.bound.derivative),
           .captured = captures_.sums(),
           .gradient_strides = captures_.strides(),
-          .dropout = plan::DropoutArgs(call.dropout)};
+          .dropout = plan::DropoutArgs(call.dropout),
+          .delta = call.delta == nullptr ? std::nullopt : std::optional<ConstView>(*call.delta),
+          .share = call.share};
 }
 
 void BackwardMemory::deliver() const {

@@ -31,7 +31,7 @@ class ForwardMemory {
 
  private:
   RowInput q_, k_, v_;
-  const std::variant<run::TensorKeys, run::PagedSource> keys_;
+  const std::variant<run::TensorKeys, run::PagedSource, const run::KeySource*> keys_;
   bool private_;
   PlacedResult out_;
   std::optional<PlacedResult> lse_, max_;
@@ -43,7 +43,7 @@ class BackwardMemory {
   BackwardMemory(const BackwardRequest& call, const Program& program, const Forms& forms,
                  bool may_fail, bool adds_up);
 
-  [[nodiscard]] const run::KeySource& keys() const { return keys_; }
+  [[nodiscard]] const run::KeySource& keys() const { return given_ != nullptr ? *given_ : keys_; }
   [[nodiscard]] std::vector<plan::CaptureReach> reaches() const;
   [[nodiscard]] run::BackwardProblem problem(const BackwardRequest& call) const;
   void deliver() const;
@@ -55,6 +55,7 @@ class BackwardMemory {
   CaptureSums captures_;
   RowInput q_, k_, v_, out_, dout_;
   run::TensorKeys keys_;
+  const run::KeySource* given_;  // instead of them
 };
 
 // Zeros, for a call that has no pairs at all.

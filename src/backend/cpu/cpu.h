@@ -33,6 +33,9 @@ class Cpu final : public Backend {
                                      const base::Workers& workers) const override;
   void forward(std::span<const ForwardRequest> requests) const override;
   void backward(const BackwardRequest& call) const override;
+  [[nodiscard]] std::unique_ptr<QueryPasses> passes(const Sizes& sizes, const Bindings& bound,
+                                                    const base::Workers& workers) const override;
+  BackwardEnd backward_part(const BackwardRequest& call, run::Nonfinite nonfinite) const override;
   void prepare(const Request& call, bool backward) const override;
   [[nodiscard]] std::int64_t forward_scratch(const Sizes& sizes) const override;
   [[nodiscard]] std::int64_t forward_kept(const Sizes& sizes) const override;
@@ -40,6 +43,8 @@ class Cpu final : public Backend {
 
  private:
   class ForwardCall;
+  class BackwardCall;
+  class Passes;
   class DecodeCall;
   class Layouts;
   struct Room;

@@ -1,6 +1,7 @@
 // The stages of a call that takes the general way.
 #include "backend/cpu/forward_call.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "layout/shared_choices.h"
@@ -19,6 +20,16 @@ plan::ScheduleOptions schedule_options(const run::ForwardPass& pass, const run::
           .tiles_per_group = plan::tiles_per_group(widest, copies),
           .threads = workers.threads(),
           .weights = plan::tile_weights(widest.target, widest.compute)};
+}
+
+// Tasks of one stage stay in their order.
+void sort_by_stage(std::vector<plan::Task>& tasks, const run::KeySource& keys) {
+  std::vector<std::pair<int, std::size_t>> order;
+  for (std::size_t i = 0; i < tasks.size(); ++i)
+    order.emplace_back(run::stage_of(keys, tasks[i].chunks), i);
+  std::ranges::sort(order);
+  const std::vector<plan::Task> before = tasks;
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i] = before[order[i].second];
 }
 
 }  // namespace
@@ -49,6 +60,7 @@ run::Work& Cpu::ForwardCall::prepare(bool in_private) {
     plan::ScheduleOptions options = schedule_options(pass, memory_->keys(), request_.workers);
     options.may_cut = layout_.held()->terms.size() == 1;
     pass.schedule = plan::schedule(pass.layouts(), options);
+    if (request_.keys != nullptr) sort_by_stage(pass.schedule.tasks, *request_.keys);
   }
   problem_.emplace(memory_->problem(request_));
   problem_->score_captures = plan::capture_descriptors(score_memory(cpu_.forms_, request_.bound));
