@@ -24,6 +24,7 @@
 namespace treadle::run {
 class KeySource;
 struct BackwardShare;
+struct StateViews;
 enum class Nonfinite : std::uint8_t;
 }  // namespace treadle::run
 
@@ -85,6 +86,9 @@ struct Request {
 
 struct ForwardRequest : Request {
   const ForwardViews& results;
+  // If given, rows are left there as states and the results are not written (run/row_states.h); of a
+  // layout of one term.
+  const run::StateViews* states = nullptr;
 };
 
 struct BackwardRequest : Request {
@@ -114,8 +118,10 @@ class QueryPasses {
   [[nodiscard]] virtual layout::Tiles tiles(std::size_t pass) const = 0;
   // Of the leaves of sums over queries: run/sum_tree.h.
   [[nodiscard]] virtual std::int64_t tiles_per_leaf(std::size_t pass) const = 0;
-  // The part of a layout that says what some of the tiles look at, as a part of backward takes it.
-  [[nodiscard]] virtual Layout build(std::size_t pass, const layout::Tiles& some,
+  // The part of a layout that says what some of the tiles look at, of some batch entries and heads,
+  // as a part of a call takes it.
+  [[nodiscard]] virtual Layout build(std::size_t pass, const layout::Extent& extent,
+                                     const layout::Tiles& some,
                                      const base::Workers& workers) const = 0;
 };
 

@@ -40,6 +40,7 @@ struct BackwardShare {
   plan::TreeParts parts;
   std::int64_t chunks_per_task = 1;  // of the whole layout
   bool adds_up = false;              // dQ is of the compute type, for others will be added
+  bool scales = true;                // dQ with the call's scale; else whoever adds it up does
   ShareSink* sink = nullptr;
 };
 

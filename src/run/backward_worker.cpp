@@ -139,7 +139,8 @@ void BackwardWorker<F>::write_dq(const BackwardTile<F>& tile, const F* sum) {
   watch(sum, width() * plan().dim);
   room_.delivered.find(shared_.pass.layout, tile.entry.tile, tile.entry.first_query,
                        tile.entry.queries, width());
-  std::fill_n(room_.factors, width(), static_cast<F>(problem_.scale));
+  const bool scales = problem_.share == nullptr || problem_.share->scales;
+  std::fill_n(room_.factors, width(), scales ? static_cast<F>(problem_.scale) : F{1});
   shared_.kernels.dq_to_rows({.source = sum, .target = room_.dq_rows, .factors = room_.factors});
   const std::int32_t* rows = room_.delivered.rows;
   for (std::int64_t i = 0; shared_.adds && i < tile.entry.queries; ++i)

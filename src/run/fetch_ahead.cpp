@@ -45,18 +45,18 @@ void FetchAhead::add_queries(const ForwardShared& shared, const plan::Task& task
                                              widest.width(), task.key_head, e);
     const std::byte* queries = rows_of(problem.q, task.b, entry.head);
     const std::byte* results = rows_of(problem.out, task.b, entry.head);
-    const auto add_rows = [&](std::int64_t position, std::int64_t step, std::int64_t count) {
-      const std::int64_t row = position - tiles.queries().begin;
+    const auto add_rows = [&](std::int64_t row, std::int64_t step, std::int64_t count) {
       return add(count, Rows{queries + row * query_row, step * query_row, query_bytes},
                  Rows{results + row * result_row, step * result_row, result_bytes});
     };
     const passes::Axis& axis = tiles.axis(entry.tile);
-    if (axis.outer_count == 1) {  // a line, as most are
-      if (!add_rows(axis.low + entry.first_query * axis.step, axis.step, entry.queries)) return;
+    if (tiles.packed() || axis.outer_count == 1) {  // a line, as most are
+      const std::int64_t step = tiles.packed() ? 1 : axis.step;
+      if (!add_rows(tiles.row(entry.tile, entry.first_query), step, entry.queries)) return;
       continue;
     }
     for (std::int64_t i = 0; i < entry.queries; ++i)
-      if (!add_rows(tiles.query(entry.tile, entry.first_query + i), 1, 1)) return;
+      if (!add_rows(tiles.row(entry.tile, entry.first_query + i), 1, 1)) return;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "run/key_source.h"
 #include "run/pass_order.h"
 #include "run/poisoned.h"
+#include "run/row_states.h"
 #include "run/scratch.h"
 #include "run/work.h"
 #include "treadle/view.h"
@@ -32,6 +33,8 @@ struct ForwardProblem {
   std::vector<std::int64_t> score_captures;  // plan/capture_descriptors.h
   std::span<const double> sinks;             // of each head, or none
   plan::DropoutArgs dropout;                 // of kernels that drop weights
+  // If given, rows are left there as states, and out, lse and max are not written. Of one pass.
+  const StateViews* states = nullptr;
 
   [[nodiscard]] const double* sink(std::int64_t h) const {
     return sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)];

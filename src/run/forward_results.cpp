@@ -62,8 +62,14 @@ bool ForwardResults<F>::is_clean(const ForwardTile<F>& tile) const {
 // The rows of a tile's head.
 template <class F>
 RowStates<F> ForwardResults<F>::rows_of(const ForwardTile<F>& tile) const {
-  Carver carver(shared_.rows);
   const layout::Extent& extent = shared_.pass.layout().extent();
+  if (const StateViews* given = problem_.states) {
+    const std::int64_t rows = problem_.q.size(2);
+    return RowStates<F>{static_cast<F*>(given->maximum), static_cast<F*>(given->weight),
+                        static_cast<F*>(given->sums)}
+        .from((b_ * extent.heads + tile.entry.head) * rows, value_dim_);
+  }
+  Carver carver(shared_.rows);
   const std::int64_t queries = extent.queries.count();
   return RowStates<F>::carve(carver, extent.batch * extent.heads * queries, value_dim_)
       .from((b_ * extent.heads + tile.entry.head) * queries, value_dim_);
@@ -85,7 +91,8 @@ template <class F>
 void ForwardResults<F>::end(ForwardTile<F>& tile) const {
   if (!tile.has_joined) tile.joined.clear(tile.width(), value_dim_);
   std::swap(tile.joined, tile.total);
-  if (!shared_.order.leaves(shared_.number, b_, tile.entry.head)) {
+  const bool leaves = shared_.order.leaves(shared_.number, b_, tile.entry.head);
+  if (!leaves && problem_.states == nullptr) {
     write(tile, true);
     return;
   }

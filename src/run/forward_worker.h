@@ -52,7 +52,9 @@ struct ForwardShared {
   }
 
   // Whether states of several terms or passes are joined.
-  [[nodiscard]] bool joins() const { return pass.terms.size() > 1 || order.has_states(); }
+  [[nodiscard]] bool joins() const {
+    return pass.terms.size() > 1 || order.has_states() || problem.states != nullptr;
+  }
 };
 
 // What a task of the pass needs at most.

@@ -26,6 +26,12 @@ struct RowStates {
   }
 };
 
+// Of the rows of a call, [batch, heads, rows] and [batch, heads, rows, value_dim], contiguous and of
+// the compute type: what a call leaves that others will join with states of the same rows.
+struct StateViews {
+  void *maximum = nullptr, *weight = nullptr, *sums = nullptr;
+};
+
 // What a tile has, lane by lane, to rows index[0] .. index[count - 1]; its O is in `sums`, by row.
 template <class F>
 void keep_rows(const RowStates<F>& states, const CopyKernel& copy, const TileState<F>& tile,

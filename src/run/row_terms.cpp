@@ -14,19 +14,6 @@ namespace {
 constexpr std::int64_t rows_at_once = 32;
 constexpr std::int64_t rows_of_task = 512;
 
-// In eight chains, whose order is fixed.
-template <class F>
-F product(const F* a, const F* b, std::int64_t count) {
-  F chains[8] = {};
-  const std::int64_t whole = count / 8 * 8;
-  for (std::int64_t i = 0; i < whole; i += 8)
-    for (std::int64_t j = 0; j < 8; ++j) chains[j] += a[i + j] * b[i + j];
-  for (std::int64_t i = whole; i < count; ++i) chains[i - whole] += a[i] * b[i];
-  for (std::int64_t step = 4; step > 0; step /= 2)
-    for (std::int64_t j = 0; j < step; ++j) chains[j] += chains[j + step];
-  return chains[0];
-}
-
 template <class F>
 class TermFinder {
  public:
@@ -63,7 +50,7 @@ class TermFinder {
         to.delta[first + i] = value(*problem_.delta, first + i);
         continue;
       }
-      F delta = product(gradients_ + i * value_dim_, out_ + i * value_dim_, value_dim_);
+      F delta = row_product(gradients_ + i * value_dim_, out_ + i * value_dim_, value_dim_);
       if (problem_.dlse) delta -= value(*problem_.dlse, first + i);
       to.delta[first + i] = delta;
     }
@@ -90,6 +77,18 @@ class TermFinder {
 }  // namespace
 
 template <class F>
+F row_product(const F* a, const F* b, std::int64_t count) {
+  F chains[8] = {};
+  const std::int64_t whole = count / 8 * 8;
+  for (std::int64_t i = 0; i < whole; i += 8)
+    for (std::int64_t j = 0; j < 8; ++j) chains[j] += a[i + j] * b[i + j];
+  for (std::int64_t i = whole; i < count; ++i) chains[i - whole] += a[i] * b[i];
+  for (std::int64_t step = 4; step > 0; step /= 2)
+    for (std::int64_t j = 0; j < step; ++j) chains[j] += chains[j + step];
+  return chains[0];
+}
+
+template <class F>
 void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
                 const BackwardProblem& problem, const base::Workers& workers,
                 Scratch::Share& share) {
@@ -114,6 +113,8 @@ std::int64_t term_scratch(const plan::TilePlan& plan) {
   return TermFinder<F>::bytes(plan);
 }
 
+template float row_product(const float*, const float*, std::int64_t);
+template double row_product(const double*, const double*, std::int64_t);
 template std::int64_t term_scratch<float>(const plan::TilePlan&);
 template std::int64_t term_scratch<double>(const plan::TilePlan&);
 template void find_terms(const RowTerms<float>&, const BackwardKernels&, const BackwardProblem&,

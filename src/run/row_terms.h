@@ -12,6 +12,10 @@ struct RowTerms {
   F* delta = nullptr;  // rowsum(dO * O) - dlse
 };
 
+// <a, b>, as delta takes it: in eight chains, whose order is fixed.
+template <class F>
+F row_product(const F* a, const F* b, std::int64_t count);
+
 template <class F>
 void find_terms(const RowTerms<F>& terms, const BackwardKernels& kernels,
                 const BackwardProblem& problem, const base::Workers& workers,

@@ -15,6 +15,21 @@ F power(F n) {
   return std::isnan(n) ? n : n < lowest ? F{0} : std::ldexp(F{1}, static_cast<int>(n));
 }
 
+// What two states are multiplied with when they become one, whose maximum is `now`.
+template <class F>
+struct Joint {
+  F now, keep, add;
+
+  Joint(F old, F other) {
+    constexpr F nothing = -std::numeric_limits<F>::infinity();
+    // A NaN stays; where one side saw nothing the other is taken as it is.
+    now = std::isnan(old) || std::isnan(other) ? std::numeric_limits<F>::quiet_NaN()
+                                               : std::max(old, other);
+    keep = old == nothing ? F{0} : power<F>(std::ceil(old) - std::ceil(now));
+    add = other == nothing ? F{0} : power<F>(std::ceil(other) - std::ceil(now));
+  }
+};
+
 }  // namespace
 
 template <class F>
@@ -32,20 +47,16 @@ void TileState<F>::clear(std::int64_t width, std::int64_t value_dim) {
 template <class F>
 void merge(const TileState<F>& total, const TileState<F>& part, std::int64_t width,
            std::int64_t value_dim) {
-  constexpr F nothing = -std::numeric_limits<F>::infinity();
   constexpr std::int64_t most = 64;  // lanes at a time
   for (std::int64_t first = 0; first < width; first += most) {
     F keep[most], add[most];
     const std::int64_t count = std::min(most, width - first);
     for (std::int64_t i = 0; i < count; ++i) {
-      F& old = total.maximum[first + i];
-      const F other = part.maximum[first + i];
-      // A NaN stays; where one side saw nothing the other is taken as it is.
-      const F now = std::isnan(old) || std::isnan(other) ? std::numeric_limits<F>::quiet_NaN()
-                                                         : std::max(old, other);
-      keep[i] = old == nothing ? F{0} : power<F>(std::ceil(old) - std::ceil(now));
-      add[i] = other == nothing ? F{0} : power<F>(std::ceil(other) - std::ceil(now));
-      old = now;
+      F& maximum = total.maximum[first + i];
+      const Joint<F> joint(maximum, part.maximum[first + i]);
+      keep[i] = joint.keep;
+      add[i] = joint.add;
+      maximum = joint.now;
       F& weight = total.weight[first + i];
       weight = weight * keep[i] + part.weight[first + i] * add[i];
     }
@@ -57,9 +68,22 @@ void merge(const TileState<F>& total, const TileState<F>& part, std::int64_t wid
   }
 }
 
+template <class F>
+void merge(const RowState<F>& total, const RowState<F>& part, std::int64_t value_dim) {
+  const Joint<F> joint(*total.maximum, *part.maximum);
+  *total.maximum = joint.now;
+  *total.weight = *total.weight * joint.keep + *part.weight * joint.add;
+  F* to = total.sums;
+  const F* from = part.sums;
+  for (std::int64_t d = 0; d < value_dim; ++d) to[d] = to[d] * joint.keep + from[d] * joint.add;
+}
+
 template struct TileState<float>;
 template struct TileState<double>;
 template void merge(const TileState<float>&, const TileState<float>&, std::int64_t, std::int64_t);
 template void merge(const TileState<double>&, const TileState<double>&, std::int64_t, std::int64_t);
+
+template void merge(const RowState<float>&, const RowState<float>&, std::int64_t);
+template void merge(const RowState<double>&, const RowState<double>&, std::int64_t);
 
 }  // namespace treadle::run

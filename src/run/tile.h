@@ -23,5 +23,12 @@ struct TileState {
 template <class F>
 void merge(const TileState<F>& total, const TileState<F>& part, std::int64_t width,
            std::int64_t value_dim);
+// The same of one row, whose O is contiguous.
+template <class F>
+struct RowState {
+  F *maximum, *weight, *sums;
+};
+template <class F>
+void merge(const RowState<F>& total, const RowState<F>& part, std::int64_t value_dim);
 
 }  // namespace treadle::run

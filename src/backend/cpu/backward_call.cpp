@@ -1,7 +1,18 @@
 // The stages of a backward call.
 #include "backend/cpu/backward_call.h"
 
+#include <algorithm>
+
 namespace treadle::backend::cpu {
+namespace {
+
+// What is here first. Of equal ones those before stay before.
+void sort_by_stage(plan::BackwardSchedule& schedule, const run::KeySource& keys) {
+  std::ranges::stable_sort(schedule.groups, {},
+                           [&](const auto& group) { return keys.stage(group.front().keys); });
+}
+
+}  // namespace
 
 Cpu::BackwardCall::BackwardCall(const Cpu& cpu, const BackwardRequest& request,
                                 const Layout& layout)
@@ -33,7 +44,11 @@ plan::BackwardSchedule Cpu::BackwardCall::schedule(const layout::Layout& layout,
 
 BackwardEnd Cpu::BackwardCall::run(run::Nonfinite nonfinite) {
   const BackwardMemory memory(request_, cpu_.program_, cpu_.forms_, checked_, adds_up_);
-  for (run::BackwardPass& pass : passes_) pass.schedule = schedule(pass.layout, memory);
+  for (run::BackwardPass& pass : passes_) {
+    pass.schedule = schedule(pass.layout, memory);
+    // Nothing is added in the order of tasks then, but parts of dQ, whose turn it may be later.
+    if (request_.share != nullptr) sort_by_stage(pass.schedule, memory.keys());
+  }
   const run::BackwardDone done = run::backward(passes_, memory.problem(request_), nonfinite,
                                                request_.workers, cpu_.process_.scratch);
   if (done.nan && nonfinite == run::Nonfinite::fast) return BackwardEnd::unclear;

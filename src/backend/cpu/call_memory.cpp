@@ -124,7 +124,8 @@ run::ForwardProblem ForwardMemory::problem(const ForwardRequest& call) const {
           .scale = call.scale,
           .score_captures = {},
           .sinks = call.sinks,
-          .dropout = plan::DropoutArgs(call.dropout)};
+          .dropout = plan::DropoutArgs(call.dropout),
+          .states = call.states};
 }
 
 void ForwardMemory::deliver() const {

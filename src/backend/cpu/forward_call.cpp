@@ -58,7 +58,7 @@ run::Work& Cpu::ForwardCall::prepare(bool in_private) {
   memory_.emplace(request_, in_private);
   for (run::ForwardPass& pass : passes_) {
     plan::ScheduleOptions options = schedule_options(pass, memory_->keys(), request_.workers);
-    options.may_cut = layout_.held()->terms.size() == 1;
+    options.may_cut = layout_.held()->terms.size() == 1 && request_.states == nullptr;
     pass.schedule = plan::schedule(pass.layouts(), options);
     if (request_.keys != nullptr) sort_by_stage(pass.schedule.tasks, *request_.keys);
   }

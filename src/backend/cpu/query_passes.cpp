@@ -31,11 +31,12 @@ class Cpu::Passes final : public QueryPasses {
     return plan::tiles_per_leaf(plan);
   }
 
-  [[nodiscard]] Layout build(std::size_t pass, const layout::Tiles& some,
+  [[nodiscard]] Layout build(std::size_t pass, const layout::Extent& extent,
+                             const layout::Tiles& some,
                              const base::Workers& workers) const override {
     const ChosenTerm& term = chosen_.terms[pass];
     auto held = std::make_shared<Layout::Held>();
-    held->terms.push_back({layout::build(term.mask, sizes_.extent(), some, workers), term.term});
+    held->terms.push_back({layout::build(term.mask, extent, some, workers), term.term});
     held->mask = cpu_.mask_;
     return Layout(std::move(held));
   }
