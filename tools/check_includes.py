@@ -29,7 +29,7 @@ PUBLIC_HEADERS = {
     "patterns": {"block_layout.h", "patterns.h", "sparse_transformer.h"},
     "backend": {"attention.h", "layout.h"},
     "api": {"merge_states.h", "paged_kv.h", "sparse_attention.h", "treadle.h"},
-    "distributed": {"distributed.h", "exchange.h", "mpi.h"},
+    "distributed": {"distributed.h", "exchange.h", "in_process_exchange.h", "mpi.h"},
 }
 
 

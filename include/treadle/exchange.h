@@ -1,7 +1,8 @@
 // Exchange: how the ranks of a distributed call talk (treadle/distributed.h).
 //
 //   std::shared_ptr<Exchange> mpi = mpi_exchange(MPI_COMM_WORLD);      // treadle/mpi.h
-//   std::vector<std::shared_ptr<Exchange>> four = in_process_exchanges(4);   // threads as ranks
+//   std::vector<std::shared_ptr<Exchange>> four = in_process_exchanges(4);   // threads as ranks:
+//                                                             // treadle/in_process_exchange.h
 //
 // A program with a transport of its own implements Exchange. All functions of an exchange are
 // called by one thread at a time, the one that calls plan, forward or backward. They do not block,

@@ -4,6 +4,7 @@
 
 #include <dlpack/dlpack.h>
 #include <treadle/dlpack.h>
+#include <treadle/in_process_exchange.h>
 #include <treadle/treadle.h>
 
 #include <cstdint>
@@ -13,6 +14,11 @@
 #include <vector>
 
 namespace treadle::test {
+
+// What <mpi.h> and treadle/mpi.h declare, where there is no MPI.
+using MPI_Comm = int;
+inline MPI_Comm MPI_COMM_WORLD = 0;
+std::shared_ptr<Exchange> mpi_exchange(MPI_Comm);
 
 struct Context {
   // A call.
