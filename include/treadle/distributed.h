@@ -12,7 +12,11 @@
 // All ranks call plan, forward and backward in the same order; an error on one is thrown on all.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "treadle/api.h"
@@ -42,5 +46,83 @@ struct TREADLE_API Shards {
 
   bool operator==(const Shards&) const = default;
 };
+
+// How gradients of keys and values, which several ranks add to, are summed.
+enum class Sums : std::uint8_t {
+  same_bits,  // in the order of one machine's call, so with its bits
+  per_rank,   // each rank its own first: fewer bytes, and bits that depend on the number of ranks
+};
+
+struct PlanOptions {
+  double gigabits = 25;  // per second, of each rank's network
+  double teraflops = 0;  // per second, of each rank; 0: 2
+  double excess = 0.02;  // how much more than its share a rank may keep for itself
+  int head_groups = 0;   // 0: what takes least time
+  Sums sums = Sums::same_bits;
+  // How late a rank may be before the others give up and throw an error that names it.
+  std::chrono::milliseconds patience = std::chrono::minutes(10);
+};
+
+// What a forward or a backward moves, in bytes of this rank.
+struct Traffic {
+  std::int64_t sent = 0, received = 0;
+  std::int64_t messages = 0;  // sent
+
+  bool operator==(const Traffic&) const = default;
+};
+
+// Who computes what and which rows travel: for one mask, lengths and shards; for all layers and both
+// directions. Copies share it. A plan makes one call at a time.
+class TREADLE_API Plan {
+ public:
+  // The largest share of the work that a rank has, over the mean.
+  [[nodiscard]] double balance() const;
+  // Of a forward call that asks for lse, as training does, and of a backward call, besides gradients of captures:
+  // what this rank moves in each such call.
+  [[nodiscard]] Traffic forward_traffic() const;
+  [[nodiscard]] Traffic backward_traffic() const;
+  // What this rank has moved in all calls with the plan.
+  [[nodiscard]] Traffic forward_moved() const;
+  [[nodiscard]] Traffic backward_moved() const;
+  // What this rank would receive if all ranks collected all keys and values.
+  [[nodiscard]] std::int64_t bytes_of_all_gather() const;
+  // Bytes that a forward call of this rank takes besides its inputs and results.
+  [[nodiscard]] std::int64_t memory() const;
+  // Candidates, what they would cost, and the winner's parts.
+  [[nodiscard]] std::string describe() const;
+
+  struct Held;  // internal
+  explicit Plan(std::shared_ptr<Held> held) : held_(std::move(held)) {}
+  [[nodiscard]] Held& held() const { return *held_; }
+
+ private:
+  std::shared_ptr<Held> held_;
+};
+
+// All ranks call it with the same functions, shapes, shards and options: q, k and v are the whole call's. Of
+// `call` the mask's captures count, and who works on it.
+[[nodiscard]] TREADLE_API Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange,
+                                    const TensorSpec& q, const TensorSpec& k, const TensorSpec& v,
+                                    const Shards& queries, const Shards& keys,
+                                    const Call& call = {}, const PlanOptions& options = {});
+
+// As Attention::forward and backward, of this rank's rows: inputs, results and what is saved are
+// those of its queries and keys. Captures and sinks are the same on all ranks, and each gets their
+// whole gradients. The attention may be another than the plan's, as long as its mask is the same.
+[[nodiscard]] TREADLE_API Forward forward(const Attention& attention, const Plan& plan,
+                                          const Inputs& mine, const Call& call = {});
+TREADLE_API void forward_into(const Attention& attention, const Plan& plan,
+                              const ForwardViews& results, const Inputs& mine,
+                              const Call& call = {});
+[[nodiscard]] TREADLE_API Backward backward(const Attention& attention, const Plan& plan,
+                                            const Inputs& mine, const Saved& saved,
+                                            const ConstView& dout,
+                                            const std::optional<ConstView>& dlse = std::nullopt,
+                                            const Call& call = {});
+TREADLE_API void backward_into(const Attention& attention, const Plan& plan,
+                               const BackwardViews& results, const Inputs& mine, const Saved& saved,
+                               const ConstView& dout,
+                               const std::optional<ConstView>& dlse = std::nullopt,
+                               const Call& call = {});
 
 }  // namespace treadle::distributed

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -143,6 +144,9 @@ class Backend {
   // one lies where another reads.
   virtual void forward(std::span<const ForwardRequest> requests) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
+
+  // The machine that kernels are made for, as far as results' bits depend on it.
+  [[nodiscard]] virtual std::string machine() const { return "any"; }
 
   // For calls that are spread over machines. What is given outlives the passes; null if this backend
   // has none, and then it runs no parts either.

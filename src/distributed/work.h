@@ -16,9 +16,10 @@
 namespace treadle::distributed {
 
 struct PassWork {
-  std::int64_t leaves = 0, chunks = 0;             // of all queries that it has, and of all keys
-  std::int64_t batch_lists = 1, head_lists = 1;    // 1, or as many as batch entries; 1, or key heads
-  std::vector<float> pairs;  // [leaves][batch_lists][head_lists][chunks]: looked at, of all heads of a key head
+  std::int64_t leaves = 0, chunks = 0;           // of all queries that it has, and of all keys
+  std::int64_t batch_lists = 1, head_lists = 1;  // 1, or as many as batch entries; 1, or key heads
+  std::vector<float>
+      pairs;  // [leaves][batch_lists][head_lists][chunks]: looked at, of all heads of a key head
   // [leaves][batch_lists][head_lists]: keys that are looked at, ascending; small gaps are closed so that there are few.
   std::vector<std::vector<layout::Range>> keys;
 };

@@ -93,6 +93,21 @@ bool Layout::operator==(const Layout& other) const {
          per_head_ == other.per_head_ && offsets_ == other.offsets_ && runs_ == other.runs_;
 }
 
+Layout restricted(const Layout& layout, Range keys) {
+  std::vector<std::vector<Run>> runs;
+  const Extent& extent = layout.extent();
+  for (std::int64_t b = 0; b < (layout.per_batch() ? extent.batch : 1); ++b) {
+    for (std::int64_t h = 0; h < (layout.per_head() ? extent.heads : 1); ++h) {
+      for (std::int64_t tile = 0; tile < layout.tiles().count(); ++tile) {
+        std::vector<Run>& some = runs.emplace_back();
+        for (const Run& run : layout.runs(b, h, tile))
+          for (const Run& part : RunPart(run, keys.begin, keys.end)) append(some, part);
+      }
+    }
+  }
+  return {extent, layout.tiles(), layout.per_batch(), layout.per_head(), runs};
+}
+
 std::string to_text(const Layout& layout, std::int64_t most_tiles) {
   const Extent& extent = layout.extent();
   const Tiles& tiles = layout.tiles();

@@ -96,6 +96,9 @@ class Layout {
   std::vector<Run> runs_;
 };
 
+// The same tiles, looking at those of their keys that lie in a range.
+Layout restricted(const Layout& layout, Range keys);
+
 // "tile 3, 48 queries from 144 in steps of 1: [0, 145) full [145, 192) partial", for dumps; long
 // layouts are cut.
 std::string to_text(const Layout& layout, std::int64_t most_tiles = 64);

@@ -33,6 +33,7 @@ class Cpu final : public Backend {
                                      const base::Workers& workers) const override;
   void forward(std::span<const ForwardRequest> requests) const override;
   void backward(const BackwardRequest& call) const override;
+  [[nodiscard]] std::string machine() const override;
   [[nodiscard]] std::unique_ptr<QueryPasses> passes(const Sizes& sizes, const Bindings& bound,
                                                     const base::Workers& workers) const override;
   BackwardEnd backward_part(const BackwardRequest& call, run::Nonfinite nonfinite) const override;

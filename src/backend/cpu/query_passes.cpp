@@ -52,4 +52,12 @@ std::unique_ptr<QueryPasses> Cpu::passes(const Sizes& sizes, const Bindings& bou
   return std::make_unique<Passes>(*this, sizes, bound, workers);
 }
 
+// Tiles, and so sums over queries, depend on how fast tiles of each height are.
+std::string Cpu::machine() const {
+  std::string name = target_.name;
+  if (target_.half_wide) name += ", half-wide products";
+  if (target_.wide_loads) name += ", wide loads";
+  return name;
+}
+
 }  // namespace treadle::backend::cpu

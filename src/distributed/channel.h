@@ -1,0 +1,113 @@
+// A Channel: an exchange between ranks whose waits end.
+//
+//   std::vector<Greeting> all = channel.gather(mine, "plan");      // one from each rank
+//   Mail mail(channel, "forward", sends, receives);                // messages on their way
+//   mail.start();
+//   mail.await(0);                                              // until the first receive is there
+//   mail.finish();
+//
+// Whoever waits looks at the clock: when a rank has been silent for longer than `patience`, the wait throws an
+// error that names it, and the other ranks are ended if the transport can.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "distributed/buffer.h"
+#include "treadle/exchange.h"
+
+namespace treadle::distributed {
+
+using Clock = std::chrono::steady_clock;
+
+class Channel {
+ public:
+  Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds patience);
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+
+  // The same number of bytes of every rank, in their order. `call` is its name, in messages.
+  template <class T>
+    requires(std::is_trivially_copyable_v<T>)
+  std::vector<T> gather(const T& own, std::string_view call) {
+    std::vector<T> all(static_cast<std::size_t>(ranks_));
+    gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), call);
+    return all;
+  }
+  void gather(std::span<const std::byte> own, std::span<std::byte> all, std::string_view call);
+
+  // Lists of any length: to each rank one, which may be empty; returns those that were sent here.
+  std::vector<std::vector<std::byte>> swap(const std::vector<std::vector<std::byte>>& to,
+                                           std::string_view call);
+  // The same list to all.
+  std::vector<std::vector<std::byte>> share(const std::vector<std::byte>& own,
+                                            std::string_view call);
+
+  // Tells the other ranks that this one cannot go on, as far as the transport can.
+  void abandon(const std::string& why);
+
+ private:
+  friend class Mail;
+
+  [[noreturn]] void give_up(const std::vector<int>& silent, std::string_view call);
+  [[nodiscard]] std::vector<int> find_silent();
+
+  std::shared_ptr<Exchange> exchange_;
+  int rank_, ranks_;
+  std::chrono::milliseconds patience_;
+  std::mutex mutex_;  // an exchange is used by one thread at a time
+};
+
+// Messages of a call. After start() any thread may ask.
+class Mail {
+ public:
+  struct Message {
+    int rank = 0;
+    Buffer bytes;
+  };
+
+  // Messages without bytes are not sent.
+  Mail(Channel& channel, std::string_view call) : channel_(channel), call_(call) {}
+  Mail(const Mail&) = delete;
+  Mail& operator=(const Mail&) = delete;
+
+  std::vector<Message> sends, receives;
+
+  // The messages stay as they are from here on.
+  void start();
+  // Moves messages on, if nobody else does.
+  void poll();
+  [[nodiscard]] bool has(std::size_t receive) const {
+    return arrived_[receive].load(std::memory_order_acquire);
+  }
+  // Returns when the receive is there, or throws.
+  void await(std::size_t receive);
+  // When all messages, sent and received, are done.
+  void finish();
+
+ private:
+  void test();  // the channel is locked
+  template <class Done>
+  void wait(const Done& done);
+
+  Channel& channel_;
+  std::string_view call_;
+  std::vector<std::size_t> receive_of_, sent_;  // numbers of those that have bytes
+  std::vector<std::size_t> new_;
+  std::unique_ptr<std::atomic<bool>[]> arrived_;
+  std::unique_ptr<Transfer> transfer_;
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace treadle::distributed
