@@ -255,6 +255,7 @@ class TREADLE_API Attention {
 
   struct Compiled;  // internal
   explicit Attention(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+  [[nodiscard]] const Compiled& compiled() const { return *compiled_; }
 
  private:
   std::shared_ptr<const Compiled> compiled_;

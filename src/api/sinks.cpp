@@ -44,6 +44,38 @@ double tree_sum(std::int64_t begin, std::int64_t end, const Value& value) {
   return tree_sum(begin, middle, value) + tree_sum(middle, end, value);
 }
 
+// What row m of a head gives to its sink's gradient.
+double given_by(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h, std::int64_t m) {
+  const double delta = dot(rows.saved.out, rows.dout, b, h, m);
+  const double dlse = rows.dlse ? number_at(*rows.dlse, b, h, m) : 0;
+  return std::exp(sink - number_at(rows.saved.lse, b, h, m)) * (dlse - delta);
+}
+
+template <class Value>
+void add_nodes(layout::Range node, layout::Range here, const Value& value, std::vector<double>& nodes) {
+  if (node.end <= here.begin || here.end <= node.begin || here.empty()) return;
+  if (here.begin <= node.begin && node.end <= here.end) {
+    nodes.push_back(tree_sum(node.begin, node.end, value));
+    return;
+  }
+  const std::int64_t middle = node.begin + node.count() / 2;
+  add_nodes({node.begin, middle}, here, value, nodes);
+  add_nodes({middle, node.end}, here, value, nodes);
+}
+
+double join_nodes(layout::Range node, std::span<const layout::Range> owners,
+                  std::span<std::span<const double>> nodes) {
+  for (std::size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i].begin > node.begin || node.end > owners[i].end) continue;
+    const double sum = nodes[i].front();
+    nodes[i] = nodes[i].subspan(1);
+    return sum;
+  }
+  const std::int64_t middle = node.begin + node.count() / 2;
+  const double first = join_nodes({node.begin, middle}, owners, nodes);
+  return first + join_nodes({middle, node.end}, owners, nodes);
+}
+
 }  // namespace
 
 std::vector<double> sinks_of(std::string_view call, const std::optional<ConstView>& given,
@@ -73,15 +105,22 @@ std::vector<double> sink_gradients(const std::vector<double>& sinks, const backe
     const std::int64_t b = i / sizes.heads, h = i % sizes.heads;
     const double sink = sinks[static_cast<std::size_t>(h)];
     if (sizes.queries.empty() || sink == -std::numeric_limits<double>::infinity()) return;
-    sums[static_cast<std::size_t>(i)] = tree_sum(0, sizes.queries.count(), [&](std::int64_t m) {
-      const double delta = dot(rows.saved.out, rows.dout, b, h, m);
-      const double dlse = rows.dlse ? number_at(*rows.dlse, b, h, m) : 0;
-      return std::exp(sink - number_at(rows.saved.lse, b, h, m)) * (dlse - delta);
-    });
+    sums[static_cast<std::size_t>(i)] = tree_sum(
+        0, sizes.queries.count(), [&](std::int64_t m) { return given_by(sink, rows, b, h, m); });
   });
   std::vector<double> gradients(sinks.size());
   for (std::size_t i = 0; i < sums.size(); ++i) gradients[i % sinks.size()] += sums[i];
   return gradients;
+}
+
+void add_sink_nodes(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h, layout::Range here,
+                    std::int64_t all, std::vector<double>& nodes) {
+  add_nodes({0, all}, here, [&](std::int64_t m) { return given_by(sink, rows, b, h, m - here.begin); }, nodes);
+}
+
+double join_sink_nodes(std::span<const layout::Range> owners, std::span<std::span<const double>> nodes,
+                       std::int64_t all) {
+  return join_nodes({0, all}, owners, nodes);
 }
 
 void store_dsinks(const View& to, const std::vector<double>& dsinks) {

@@ -40,8 +40,15 @@ Channel::Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds p
       ranks_(exchange_->ranks()),
       patience_(patience) {}
 
+void Channel::check(std::string_view call) const {
+  if (lost())
+    base::fail("{}: the ranks have lost one another; new exchanges and plans are needed. It began with: {}", call,
+               why_lost_);
+}
+
 void Channel::gather(std::span<const std::byte> own, std::span<std::byte> all,
                      std::string_view call) {
+  check(call);
   if (ranks_ == 1) {
     std::ranges::copy(own, all.begin());
     return;
@@ -51,16 +58,16 @@ void Channel::gather(std::span<const std::byte> own, std::span<std::byte> all,
   const Clock::time_point end = Clock::now() + patience_;
   {
     const std::lock_guard lock(mutex_);
-    transfer = exchange_->start_gather(own, all);
+    transfer = use([&] { return exchange_->start_gather(own, all); });
   }
   for (Pause pause;; pause()) {
     {
       const std::lock_guard lock(mutex_);
-      if (transfer->test(none)) return;
+      if (use([&] { return transfer->test(none); })) return;
     }
     if (Clock::now() > end) {
       transfer.reset();
-      give_up(find_silent(), call);
+      give_up({}, call);
     }
   }
 }
@@ -94,19 +101,25 @@ std::vector<int> Channel::find_silent() {
   return silent;
 }
 
-void Channel::give_up(const std::vector<int>& silent, std::string_view call) {
-  const std::string who = silent.empty() ? "some rank" : names_of(silent);
-  const std::string why = fmt::format(
-      "{}: {} waited {} s for {}, which did not take part; all ranks make the same "
-      "calls in the same order, and PlanOptions::patience is how long one may be late",
-      call, fmt::format("rank {}", rank_), static_cast<double>(patience_.count()) / 1000, who);
-  abandon(why);
-  base::fail("{}", why);
+void Channel::lose(const std::string& why) {
+  if (lost()) return;
+  why_lost_ = why;
+  lost_.store(true, std::memory_order_release);
 }
 
-void Channel::abandon(const std::string& why) {
+void Channel::give_up(std::vector<int> silent, std::string_view call) {
+  const std::lock_guard one(giving_up_);
+  if (lost()) base::fail("{}", why_lost_);
+  if (silent.empty()) silent = find_silent();
+  const std::string who = silent.empty() ? "some rank" : names_of(silent);
+  const std::string why = fmt::format(
+      "{}: rank {} waited {} s for {}, which did not take part; all ranks make the same "
+      "calls in the same order, and PlanOptions::patience is how long one may be late",
+      call, rank_, static_cast<double>(patience_.count()) / 1000, who);
   const std::lock_guard lock(mutex_);
+  lose(why);
   exchange_->abandon(why);
+  base::fail("{}", why);
 }
 
 std::vector<std::vector<std::byte>> Channel::swap(const std::vector<std::vector<std::byte>>& to,
@@ -142,32 +155,70 @@ std::vector<std::vector<std::byte>> Channel::share(const std::vector<std::byte>&
 }
 
 void Mail::start() {
+  channel_.check(call_);
+  const std::lock_guard lock(channel_.mutex_);
   arrived_ = std::make_unique<std::atomic<bool>[]>(receives.size());
+  new_.reserve(receives.size());
+  begin();
+}
+
+void Mail::start_after(std::span<const std::byte> own, std::span<std::byte> all,
+                       std::function<void()> listen) {
+  channel_.check(call_);
+  arrived_ = std::make_unique<std::atomic<bool>[]>(receives.size());
+  new_.reserve(receives.size());
+  listen_ = std::move(listen);
+  const std::lock_guard lock(channel_.mutex_);
+  if (channel_.ranks_ == 1) {
+    std::ranges::copy(own, all.begin());
+    hear();
+  } else {
+    hearing_ = channel_.use([&] { return channel_.exchange_->start_gather(own, all); });
+  }
+}
+
+void Mail::hear() {
+  try {
+    listen_();
+  } catch (...) {
+    why_refused_ = std::current_exception();
+    refused_.store(true, std::memory_order_release);
+    done_.store(true, std::memory_order_release);
+    return;
+  }
+  begin();
+}
+
+void Mail::begin() {
   std::vector<Exchange::Send> out;
   std::vector<Exchange::Receive> in;
   for (const Message& message : sends)
     if (message.bytes.size() > 0) out.push_back({message.rank, message.bytes.bytes()});
   for (std::size_t i = 0; i < receives.size(); ++i) {
     if (receives[i].bytes.size() == 0) {
-      arrived_[i] = true;
+      arrived_[i].store(true, std::memory_order_release);
       continue;
     }
     in.push_back({receives[i].rank, receives[i].bytes.bytes()});
     receive_of_.push_back(i);
   }
-  new_.reserve(in.size());
-  const std::lock_guard lock(channel_.mutex_);
   if (out.empty() && in.empty()) {
-    done_ = true;
+    done_.store(true, std::memory_order_release);
     return;
   }
-  transfer_ = channel_.exchange_->start(out, in);
+  transfer_ = channel_.use([&] { return channel_.exchange_->start(out, in); });
 }
 
 void Mail::test() {
   if (done_.load(std::memory_order_relaxed)) return;
   new_.clear();
-  const bool done = transfer_->test(new_);
+  if (hearing_ != nullptr) {
+    if (!channel_.use([&] { return hearing_->test(new_); })) return;
+    hearing_.reset();
+    hear();
+    return;
+  }
+  const bool done = channel_.use([&] { return transfer_->test(new_); });
   for (const std::size_t i : new_) arrived_[receive_of_[i]].store(true, std::memory_order_release);
   if (done) {
     transfer_.reset();
@@ -185,19 +236,28 @@ template <class Done>
 void Mail::wait(const Done& done) {
   const Clock::time_point end = Clock::now() + channel_.patience_;
   for (Pause pause; !done(); pause()) {
+    bool hears = false;
     {
       const std::lock_guard lock(channel_.mutex_);
+      channel_.check(call_);
       test();
+      hears = hearing_ != nullptr;
     }
-    if (done() || Clock::now() <= end) continue;
+    if (done() || refused() || Clock::now() <= end) {
+      if (refused()) break;
+      continue;
+    }
     std::vector<int> silent;
-    for (std::size_t i = 0; i < receives.size(); ++i)
-      if (!has(i)) silent.push_back(receives[i].rank);
-    if (silent.empty())
-      for (const Message& message : sends)
-        if (message.bytes.size() > 0) silent.push_back(message.rank);
-    channel_.give_up(silent, call_);
+    if (!hears) {
+      for (std::size_t i = 0; i < receives.size(); ++i)
+        if (!has(i)) silent.push_back(receives[i].rank);
+      if (silent.empty())
+        for (const Message& message : sends)
+          if (message.bytes.size() > 0) silent.push_back(message.rank);
+    }
+    channel_.give_up(std::move(silent), call_);
   }
+  if (refused()) std::rethrow_exception(why_refused_);
 }
 
 void Mail::await(std::size_t receive) {

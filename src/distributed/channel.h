@@ -7,7 +7,8 @@
 //   mail.finish();
 //
 // Whoever waits looks at the clock: when a rank has been silent for longer than `patience`, the wait throws an
-// error that names it, and the other ranks are ended if the transport can.
+// error that names it, and the other ranks are ended if the transport can. After that, and after any failure of the
+// transport, the channel is lost: ranks no longer know what the others do.
 #pragma once
 
 #include <atomic>
@@ -15,6 +16,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -54,19 +57,36 @@ class Channel {
   std::vector<std::vector<std::byte>> share(const std::vector<std::byte>& own,
                                             std::string_view call);
 
-  // Tells the other ranks that this one cannot go on, as far as the transport can.
-  void abandon(const std::string& why);
+  // Whether ranks cannot agree on anything any more.
+  [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_acquire); }
+  // Throws if it is.
+  void check(std::string_view call) const;
 
  private:
   friend class Mail;
 
-  [[noreturn]] void give_up(const std::vector<int>& silent, std::string_view call);
+  // What the exchange does; if it throws, the channel is lost. It is locked.
+  template <class F>
+  auto use(const F& f) {
+    try {
+      return f();
+    } catch (const std::exception& error) {
+      lose(error.what());
+      throw;
+    }
+  }
+  void lose(const std::string& why);
+  // Nobody of these has been heard of; whoever does not answer now, if there are none.
+  [[noreturn]] void give_up(std::vector<int> silent, std::string_view call);
   [[nodiscard]] std::vector<int> find_silent();
 
   std::shared_ptr<Exchange> exchange_;
   int rank_, ranks_;
   std::chrono::milliseconds patience_;
   std::mutex mutex_;  // an exchange is used by one thread at a time
+  std::mutex giving_up_;
+  std::atomic<bool> lost_{false};
+  std::string why_lost_;  // before lost_ is set
 };
 
 // Messages of a call. After start() any thread may ask.
@@ -86,6 +106,12 @@ class Mail {
 
   // The messages stay as they are from here on.
   void start();
+  // The same once all ranks have said something, equally many bytes, and `listen`, which may throw, has heard it:
+  // then no message leaves, and whoever waits gets what it threw. Meanwhile there is time for work.
+  void start_after(std::span<const std::byte> own, std::span<std::byte> all,
+                   std::function<void()> listen);
+  // Whether `listen` threw. Rethrows nothing.
+  [[nodiscard]] bool refused() const { return refused_.load(std::memory_order_acquire); }
   // Moves messages on, if nobody else does.
   void poll();
   [[nodiscard]] bool has(std::size_t receive) const {
@@ -97,7 +123,9 @@ class Mail {
   void finish();
 
  private:
-  void test();  // the channel is locked
+  void test();   // the channel is locked
+  void hear();   // so it is here
+  void begin();  // and here
   template <class Done>
   void wait(const Done& done);
 
@@ -106,8 +134,10 @@ class Mail {
   std::vector<std::size_t> receive_of_, sent_;  // numbers of those that have bytes
   std::vector<std::size_t> new_;
   std::unique_ptr<std::atomic<bool>[]> arrived_;
-  std::unique_ptr<Transfer> transfer_;
-  std::atomic<bool> done_{false};
+  std::unique_ptr<Transfer> hearing_, transfer_;
+  std::function<void()> listen_;
+  std::exception_ptr why_refused_;
+  std::atomic<bool> refused_{false}, done_{false};
 };
 
 }  // namespace treadle::distributed

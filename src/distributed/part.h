@@ -8,21 +8,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/backend.h"
 #include "distributed/assignment.h"
+#include "distributed/key_set.h"
 #include "distributed/row_runs.h"
 #include "layout/layout.h"
 #include "layout/range.h"
 #include "plan/tree_parts.h"
+#include "treadle/distributed.h"
 #include "treadle/layout.h"
 
 namespace treadle::distributed {
 
-using Ranges = std::vector<layout::Range>;
+// A pass over the queries, as all ranks know it.
+struct PassPlan {
+  layout::Tiles tiles;
+  std::int64_t tiles_per_leaf = 1;
+  std::int64_t chunks_per_task = 1;  // of the whole layout
 
-struct Slice {
-  Layout layout;  // of its chunks alone
-  // What its leaves add to dK and dV: for each list of the layout and each piece of the tree, the keys.
-  std::vector<std::vector<Ranges>> added;
+  [[nodiscard]] std::int64_t leaves() const {
+    return (tiles.count() + tiles_per_leaf - 1) / tiles_per_leaf;
+  }
 };
 
 // What every rank knows of a part, whoever computes it.
@@ -30,18 +36,26 @@ struct PartShape {
   Piece piece;
   layout::Tiles tiles;  // packed
   bool cut = false;     // it does not have all chunks
+  bool final = false;   // rows are complete: it is not cut, and there is no other pass
 
   [[nodiscard]] std::int64_t rows() const {
     const std::int64_t last = tiles.count() - 1;
     return last < 0 ? 0 : tiles.row(last, 0) + tiles.size(last);
   }
-  // How many states it hands over of each row, if it does.
-  [[nodiscard]] std::int64_t states() const {
-    return piece.chunks.begin == 0 ? 1 : piece.chunks.count();
+  // Of how many slices it is.
+  [[nodiscard]] std::int64_t slice_count() const {
+    return !cut || piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   }
   [[nodiscard]] layout::Range heads(std::int64_t per_key_head) const {
     return {piece.key_heads.begin * per_key_head, piece.key_heads.end * per_key_head};
   }
+};
+
+PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, layout::Range chunks);
+
+struct Slice {
+  layout::Range chunks;
+  Layout layout;  // of these chunks alone
 };
 
 // A part that this rank computes.
@@ -49,8 +63,27 @@ struct Part : PartShape {
   std::vector<std::vector<RowRun>> from;  // rank by rank: the rows that it has
   bool own = false;                       // all rows are this rank's
   std::vector<Slice> slices;
+  std::vector<std::int64_t> leaves;  // by number in the tree: those of all batch entries that share keys
   plan::TreeParts tree;
+  std::int64_t all_leaves = 0;  // of the tree, with those of other parts
+
+  // As a call of its own.
+  [[nodiscard]] backend::Sizes sizes(const backend::Sizes& all) const;
+  // Of dK and dV: [batch entry][key head], those of the part.
+  [[nodiscard]] std::int64_t lists(const backend::Sizes& all) const {
+    return sizes(all).key_batch * piece.key_heads.count();
+  }
 };
+
+Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const PassPlan& pass,
+               const backend::Sizes& sizes, const Shards& queries, int rank, Sums sums,
+               const base::Workers& workers);
+
+// Keys that a part's slice looks at: of each list alike, or each its own. Of all leaves, or of those of a node of
+// its tree.
+std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all);
+std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all,
+                            const PassPlan& pass, std::size_t piece);
 
 // A part that another rank computes and that has rows of this one.
 struct Away {

@@ -82,6 +82,16 @@ std::int64_t rows_of(std::span<const RowRun> runs) {
   return rows;
 }
 
+std::vector<RowRun> one_after_another(std::span<const RowRun> runs) {
+  std::vector<RowRun> all(runs.begin(), runs.end());
+  std::int64_t row = 0;
+  for (RowRun& run : all) {
+    run.row = row;
+    row += run.count;
+  }
+  return all;
+}
+
 void take_rows(const ConstView& from, std::int64_t first, layout::Range batch, layout::Range heads,
                std::span<const RowRun> runs, std::byte*& to) {
   for_each_stretch<const std::byte>(from, first, batch, heads, [&](const auto& rows) {
@@ -109,6 +119,44 @@ void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::R
         std::memcpy(at, from, static_cast<std::size_t>(rows.bytes));
     }
   });
+}
+
+void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch, layout::Range heads,
+               std::span<const RowRun> runs) {
+  for (std::int64_t b = 0; b < batch.count(); ++b) {
+    for (std::int64_t h = 0; h < heads.count(); ++h) {
+      const Rows<const std::byte> there(from, batch.begin + b, heads.begin + h, first);
+      const Rows<std::byte> here(packed, b, h, 0);
+      for (const RowRun& run : runs) {
+        std::byte* to = here.base + run.row * here.stride;
+        const std::byte* at = there.base + run.position * there.stride;
+        const std::int64_t step = run.step * there.stride;
+        if (step == there.bytes && here.stride == here.bytes) {
+          std::memcpy(to, at, static_cast<std::size_t>(run.count * here.bytes));
+          continue;
+        }
+        for (std::int64_t i = 0; i < run.count; ++i, to += here.stride, at += step)
+          std::memcpy(to, at, static_cast<std::size_t>(here.bytes));
+      }
+    }
+  }
+}
+
+void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
+                 std::span<const RowRun> runs, const ConstView& packed) {
+  for (std::int64_t b = 0; b < batch.count(); ++b) {
+    for (std::int64_t h = 0; h < heads.count(); ++h) {
+      const Rows<std::byte> there(to, batch.begin + b, heads.begin + h, first);
+      const Rows<const std::byte> here(packed, b, h, 0);
+      for (const RowRun& run : runs) {
+        const std::byte* from = here.base + run.row * here.stride;
+        std::byte* at = there.base + run.position * there.stride;
+        const std::int64_t step = run.step * there.stride;
+        for (std::int64_t i = 0; i < run.count; ++i, from += here.stride, at += step)
+          std::memcpy(at, from, static_cast<std::size_t>(here.bytes));
+      }
+    }
+  }
 }
 
 void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*& to) {

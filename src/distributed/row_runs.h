@@ -22,6 +22,8 @@ struct RowRun {
 // Those of packed tiles whose positions lie in the range, in the order of rows.
 std::vector<RowRun> runs_in(const layout::Tiles& tiles, layout::Range positions);
 std::int64_t rows_of(std::span<const RowRun> runs);
+// The same as they lie in a message: one after another.
+std::vector<RowRun> one_after_another(std::span<const RowRun> runs);
 
 // Copies rows of some batch entries and heads of a tensor [batch, heads, length, dim] (or [batch, heads, length]) whose
 // first row is that of position `first`, and whose last stride is 1: entry after entry, head after head, run after run.
@@ -31,7 +33,12 @@ void take_rows(const ConstView& from, std::int64_t first, layout::Range batch, l
 // And back.
 void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
               std::span<const RowRun> runs, const std::byte*& from);
-// The same for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.
+// From one to the other: `packed` has exactly those entries and heads.
+void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch, layout::Range heads,
+               std::span<const RowRun> runs);
+void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
+                 std::span<const RowRun> runs, const ConstView& packed);
+// As take_rows and put_rows for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.
 void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*& to);
 void put_packed(const View& to, std::span<const RowRun> runs, const std::byte*& from);
 

@@ -28,15 +28,6 @@ Ranges united(const Ranges& a, const Ranges& b) {
   return all;
 }
 
-Ranges inside(const Ranges& ranges, Range bound) {
-  Ranges some;
-  auto at = std::ranges::partition_point(
-      ranges, [&](const Range& range) { return range.end <= bound.begin; });
-  for (; at != ranges.end() && at->begin < bound.end; ++at)
-    some.push_back({std::max(at->begin, bound.begin), std::min(at->end, bound.end)});
-  return some;
-}
-
 std::int64_t bytes_of_row(const ConstView& view) {
   return view.size(3) * static_cast<std::int64_t>(size_of(view.dtype()));
 }

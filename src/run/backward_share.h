@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "layout/range.h"
 #include "plan/backward_schedule.h"
@@ -34,10 +33,10 @@ class ShareSink {
 };
 
 struct BackwardShare {
-  std::vector<std::int64_t> leaves;  // which ones the layout has, ascending
-  std::int64_t all_leaves = 0;       // of a batch entry
-  // What happens when one closes: of all entries that share keys, one after the other.
-  plan::TreeParts parts;
+  // Of the whole tree, and what happens when one of the layout's closes: those of all batch entries that
+  // share keys, one entry after the other.
+  std::int64_t all_leaves = 0;
+  const plan::TreeParts& parts;
   std::int64_t chunks_per_task = 1;  // of the whole layout
   bool adds_up = false;              // dQ is of the compute type, for others will be added
   bool scales = true;                // dQ with the call's scale; else whoever adds it up does

@@ -35,7 +35,7 @@ std::int64_t leaves_of(const BackwardShared<F>& shared) {
   const BackwardProblem& problem = shared.problem;
   const plan::TilePlan& plan = shared.kernels.plan;
   const std::int64_t batches = problem.keys.batch() == 1 ? problem.q.size(0) : 1;
-  if (problem.share != nullptr) return batches * problem.share->all_leaves;
+  if (problem.share != nullptr) return problem.share->all_leaves;
   const layout::Tiles& tiles = shared.pass.layout.tiles();
   const std::int64_t parts = (tiles.height() + plan.width() - 1) / plan.width();
   const std::int64_t leaf = plan::tiles_per_leaf(plan);

@@ -1,0 +1,245 @@
+// Plans made, by all ranks together. Read make_plan() first.
+#include <algorithm>
+#include <random>
+
+#include "api/call.h"
+#include "api/check.h"
+#include "api/compiled.h"
+#include "api/positions.h"
+#include "backend/held_layout.h"
+#include "base/copy.h"
+#include "base/error.h"
+#include "distributed/agreement.h"
+#include "distributed/held_plan.h"
+#include "layout/order.h"
+#include "plan/backward_schedule.h"
+#include "plan/chunks.h"
+#include "treadle/version.h"
+
+namespace treadle::distributed {
+namespace {
+
+using layout::Range;
+
+// What a rank does alone; what it throws is told to all, which throw it, too.
+template <class F>
+void together(Channel& channel, const F& f) {
+  Failure failure;
+  try {
+    f();
+  } catch (...) {
+    if (channel.lost()) throw;
+    failure = Failure::current();
+  }
+  Envelope own;
+  own.step = Envelope::Step::end;
+  own.outcome = failure.outcome();
+  const std::vector<Envelope> all = channel.gather(own, "plan");
+  check_same_call(all);
+  if (first_failing(all) >= 0) throw_failure(channel, all, failure);
+}
+
+std::string text_of(const Shards& shards) {
+  return fmt::format("that start at {}", fmt::join(shards.starts, ", "));
+}
+
+void check_shards(std::string_view what, const Shards& shards, int ranks, std::int64_t length) {
+  const auto& starts = shards.starts;
+  if (std::ssize(starts) != ranks + 1)
+    base::fail("plan: {} are on {} ranks, the exchange has {}; there must be a shard for each", what,
+               std::ssize(starts) - 1, ranks);
+  if (starts.front() != 0)
+    base::fail("plan: {} begin at {}; the first shard must begin at 0", what, starts.front());
+  for (int r = 0; r < ranks; ++r) {
+    if (shards.count(r) < 0)
+      base::fail("plan: {} of rank {} are those from {} to {}; starts of shards must ascend, so that none overlap", what,
+                 r, shards.begin(r), shards.end(r));
+  }
+  if (shards.length() != length)
+    base::fail("plan: {} of all ranks end at {}, but there are {}; shards must have all of them", what, shards.length(),
+               length);
+}
+
+std::string text_of(const TensorSpec& spec) {
+  return fmt::format("{} {}", name_of(spec.dtype), to_string(spec.shape));
+}
+
+// What the memory of the mask's captures holds.
+std::string text_of_captures(const ir::Graph& mask, std::span<const ConstView> memory) {
+  std::string text;
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    const ConstView& view = memory[i];
+    const Tensor same = base::convert(view, view.dtype());
+    const auto bytes = static_cast<std::size_t>(same.count()) * size_of(view.dtype());
+    const auto* data = static_cast<const std::byte*>(same.view().data());
+    text += fmt::format("{}{} {} {} with contents {}", i == 0 ? "" : ", ", mask.slots()[i].name, name_of(view.dtype()),
+                        to_string(view.shape()), to_string(base::hash_of({data, bytes})));
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string text_of(const PlanOptions& o) {
+  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms", o.gigabits, o.teraflops,
+                     o.excess, o.head_groups, o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
+}
+
+void check_options(const PlanOptions& o) {
+  if (!(o.gigabits > 0))
+    base::fail("plan: the network has {} Gbit/s; it must have more than 0", o.gigabits);
+  if (!(o.teraflops >= 0)) base::fail("plan: {} TFLOP/s; there must be 0 (the default) or more", o.teraflops);
+  if (!(o.excess >= 0)) base::fail("plan: an excess of {}; it must be 0 or more", o.excess);
+  if (o.head_groups < 0) base::fail("plan: {} head groups; there must be 0 (the best) or more", o.head_groups);
+  if (o.patience.count() <= 0) base::fail("plan: a patience of {} ms; it must be more than 0", o.patience.count());
+}
+
+std::vector<PassPlan> passes_of(const backend::QueryPasses& passes) {
+  std::vector<PassPlan> all;
+  for (std::size_t i = 0; i < passes.count(); ++i)
+    all.push_back({passes.tiles(i), passes.tiles_per_leaf(i), 1});
+  return all;
+}
+
+std::string text_of(const std::vector<PassPlan>& passes) {
+  std::string text;
+  for (const PassPlan& pass : passes)
+    text += fmt::format("{}tiles of {} in {} order, {} to a leaf", text.empty() ? "" : ", then ", pass.tiles.height(),
+                        layout::to_text(pass.tiles.order()), pass.tiles_per_leaf);
+  return text;
+}
+
+// This rank's parts, and those of others that have rows of it.
+void find_parts(Plan::Held& held, const std::vector<Piece>& pieces, const backend::QueryPasses& passes,
+                const base::Workers& workers) {
+  const Range chunks = plan::chunks_of(held.sizes.keys);
+  for (const Piece& piece : pieces) {
+    PartShape shape = shape_of(piece, held.passes, chunks);
+    if (piece.rank == held.rank()) {
+      held.parts.push_back(make_part(shape, passes, held.passes[static_cast<std::size_t>(piece.pass)], held.sizes,
+                                     held.queries, held.rank(), held.options.sums, workers));
+      continue;
+    }
+    std::vector<RowRun> rows = runs_in(shape.tiles, held.own_queries());
+    if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
+  }
+  std::ranges::stable_sort(held.away, {}, &Away::rank);
+  for (const Piece& piece : pieces) {
+    held.divides_heads = held.divides_heads || piece.key_heads != Range(held.sizes.key_heads);
+    held.divides_batch = held.divides_batch || piece.batch != Range(held.sizes.batch);
+    const std::int64_t per_task = held.passes[static_cast<std::size_t>(piece.pass)].chunks_per_task;
+    held.divides_tasks = held.divides_tasks || (per_task > 1 && piece.chunks != chunks);
+  }
+}
+
+// Which keys of others this rank looks at.
+void find_needs(Plan::Held& held) {
+  const backend::Sizes& sizes = held.sizes;
+  KeyNeeds all(sizes.key_batch, sizes.key_heads);
+  for (const Part& part : held.parts) {
+    const Range batch = sizes.key_batch == 1 ? Range(1) : part.piece.batch;
+    for (const Slice& slice : part.slices) {
+      const std::vector<Ranges> lists = keys_of(part, slice, sizes);
+      if (lists.size() == 1) {
+        all.add(batch, part.piece.key_heads, lists.front());
+        continue;
+      }
+      std::size_t list = 0;
+      for (std::int64_t b = batch.begin; b < batch.end; ++b)
+        for (std::int64_t h = part.piece.key_heads.begin; h < part.piece.key_heads.end; ++h)
+          all.add({b, b + 1}, {h, h + 1}, lists[list++]);
+    }
+  }
+  for (int r = 0; r < held.ranks(); ++r) {
+    const Range shard = r == held.rank() ? Range(0) : Range{held.keys.begin(r), held.keys.end(r)};
+    held.from.push_back(all.inside(shard));
+  }
+}
+
+// They are told to those who have them, as are rows of dK and dV to come.
+void tell_needs(Plan::Held& held) {
+  std::vector<std::vector<std::byte>> needs, sums;
+  for (const KeyNeeds& from : held.from) needs.push_back(from.to_bytes());
+  for (const auto& rows : held.sums.to()) sums.push_back(to_bytes(rows));
+  for (const std::vector<std::byte>& bytes : held.channel.swap(needs, "plan"))
+    held.to.push_back(KeyNeeds::from_bytes(bytes));
+  held.to[static_cast<std::size_t>(held.rank())] = KeyNeeds(held.sizes.key_batch, held.sizes.key_heads);
+  for (const std::vector<std::byte>& bytes : held.channel.swap(sums, "plan"))
+    held.added.push_back(sums_from_bytes(bytes));
+}
+
+}  // namespace
+
+Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
+               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call,
+               const PlanOptions& options, const Assign& assign) {
+  if (exchange == nullptr) base::fail("plan: there is no exchange");
+  const Attention::Compiled& compiled = attention.compiled();
+  // A patience that is wrong is told with the rest.
+  const auto patience = std::max(options.patience, std::chrono::milliseconds(1));
+  auto shared = std::make_shared<Plan::Held>(std::move(exchange), patience);
+  Plan::Held& held = *shared;
+  Channel& channel = held.channel;
+
+  Envelope own;
+  own.reserved = std::random_device()();
+  const std::vector<Envelope> all = channel.gather(own, "plan");
+  check_same_call(all);
+  held.id = all.front().reserved << 1 | 1;
+
+  std::optional<backend::Bindings> bound;
+  together(channel, [&] {
+    check_options(options);
+    held.sizes = api::check_inputs("plan", q, k, v);
+    check_shards("queries", queries, held.ranks(), held.sizes.queries.count());
+    check_shards("keys", keys, held.ranks(), held.sizes.keys.count());
+    api::refuse_offsets("plan", call, "shards");
+    if (!call.layout.empty()) base::fail("plan: a layout is given; plans make their own");
+    bound = api::bindings_of(compiled.program, api::bind("plan", compiled.captures, call.captures));
+  });
+  held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
+  held.mask = compiled.mask;
+  held.q = q.dtype;
+  held.k = k.dtype;
+  held.v = v.dtype;
+  held.queries = queries;
+  held.keys = keys;
+  held.options = options;
+  check_equal(channel, "plan", std::array{Claim{"the build", held.machine}});
+  check_equal(channel, "plan",
+              std::array{Claim{"q", text_of(q)}, Claim{"k", text_of(k)}, Claim{"v", text_of(v)},
+                         Claim{"shards of queries", text_of(queries)}, Claim{"shards of keys", text_of(keys)},
+                         Claim{"options", text_of(options)},
+                         Claim{"a mask with hash", to_string(held.mask)},
+                         Claim{"captures of the mask:", text_of_captures(compiled.program.mask, bound->mask)}});
+
+  std::optional<base::Workers> workers;
+  std::unique_ptr<backend::QueryPasses> passes;
+  together(channel, [&] {
+    workers.emplace(api::workers_of("plan", call));
+    passes = compiled.backend->passes(held.sizes, *bound, *workers);
+    if (passes == nullptr) base::fail("plan: Backend::reference runs on one machine only");
+    held.passes = passes_of(*passes);
+  });
+  check_equal(channel, "plan", std::array{Claim{"passes", text_of(held.passes)}});
+
+  std::vector<Piece> pieces;
+  together(channel, [&] {
+    std::vector<PassWork> work;
+    for (std::size_t i = 0; i < held.passes.size(); ++i) {
+      PassPlan& pass = held.passes[i];
+      const Range tiles = pass.tiles.count();
+      const Layout whole =
+          passes->build(i, held.sizes.extent(), pass.tiles.some(std::span(&tiles, 1)), *workers);
+      pass.chunks_per_task = plan::chunks_per_task(whole.held()->terms.front().layout);
+    }
+    pieces = assign(work, held.passes);
+  });
+  together(channel, [&] {
+    find_parts(held, pieces, *passes, *workers);
+    find_needs(held);
+    held.sums = SumPlaces(held.parts, held.passes, held.sizes, held.keys);
+  });
+  tell_needs(held);
+  return Plan(std::move(shared));
+}
+
+}  // namespace treadle::distributed

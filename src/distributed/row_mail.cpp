@@ -1,0 +1,96 @@
+// How long messages are.
+#include "distributed/row_mail.h"
+
+namespace treadle::distributed {
+
+RowTraffic forward_rows(const Plan::Held& held, bool lse, bool max) {
+  const backend::Sizes& sizes = held.sizes;
+  const DType q = held.q, compute = sizes.compute;
+  const std::int64_t numbers = (lse ? 1 : 0) + (max ? 1 : 0);
+  const std::int64_t final = RowBytes().add(q, sizes.value_dim).add(compute, numbers).sum;
+  const std::int64_t state = RowBytes().add(compute, sizes.value_dim + 2).sum;
+  return {RowBytes().add(q, sizes.dim),
+          [=](const PartShape& part) { return part.final ? final : part.slice_count() * state; }};
+}
+
+RowTraffic backward_rows(const Plan::Held& held) {
+  const backend::Sizes& sizes = held.sizes;
+  const DType q = held.q, compute = sizes.compute;
+  const std::int64_t final = RowBytes().add(q, sizes.dim).sum;
+  const std::int64_t sum = RowBytes().add(compute, sizes.dim).sum;
+  return {RowBytes().add(q, sizes.dim + sizes.value_dim).add(compute, 2),
+          [=](const PartShape& part) { return part.final ? final : part.slice_count() * sum; }};
+}
+
+std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs, std::int64_t per_key_head) {
+  return shape.piece.batch.count() * shape.heads(per_key_head).count() * rows_of(runs);
+}
+
+namespace {
+
+// Sums f(shape, rows) over what this rank has for another's parts, or another has for this rank's.
+template <class F>
+std::int64_t over_away(const Plan::Held& held, int rank, const F& f) {
+  std::int64_t sum = 0;
+  for (const Away& away : held.away)
+    if (away.rank == rank) sum += f(away.shape) * rows_moved(away.shape, away.rows, held.per_key_head());
+  return sum;
+}
+template <class F>
+std::int64_t over_parts(const Plan::Held& held, int rank, const F& f) {
+  std::int64_t sum = 0;
+  for (const Part& part : held.parts)
+    sum += f(part) * rows_moved(part, part.from[static_cast<std::size_t>(rank)], held.per_key_head());
+  return sum;
+}
+
+}  // namespace
+
+std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& row) {
+  return over_away(held, rank, [&](const PartShape&) { return row.sum; });
+}
+
+std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row) {
+  return over_parts(held, rank, [&](const PartShape&) { return row.sum; });
+}
+
+std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& rows) {
+  return over_parts(held, rank, rows.back);
+}
+
+std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic& rows) {
+  return over_away(held, rank, rows.back);
+}
+
+std::int64_t bytes_of_sums(const Plan::Held& held, std::span<const SumRows> sums) {
+  return rows_of(sums) * RowBytes().add(held.sizes.compute, held.sizes.dim + held.sizes.value_dim).sum;
+}
+
+Traffic traffic_of(const Plan::Held& held, const RowTraffic& rows, bool sums) {
+  Traffic traffic;
+  const std::int64_t row = RowBytes().add(held.k, held.sizes.dim).add(held.v, held.sizes.value_dim).sum;
+  const auto add = [&](std::int64_t sent, std::int64_t received) {
+    traffic.sent += sent;
+    traffic.received += received;
+    traffic.messages += sent > 0 ? 1 : 0;
+  };
+  for (int r = 0; r < held.ranks(); ++r) {
+    if (r == held.rank()) continue;
+    const auto at = static_cast<std::size_t>(r);
+    add(held.to[at].rows() * row + bytes_to_parts(held, r, rows.there),
+        held.from[at].rows() * row + bytes_from_homes(held, r, rows.there));
+    add(bytes_to_homes(held, r, rows) + (sums ? bytes_of_sums(held, held.sums.to()[at]) : 0),
+        bytes_from_parts(held, r, rows) + (sums ? bytes_of_sums(held, held.added[at]) : 0));
+  }
+  return traffic;
+}
+
+void count(Traffic& moved, const Mail& mail) {
+  for (const Mail::Message& message : mail.sends) {
+    moved.sent += message.bytes.size();
+    moved.messages += message.bytes.size() > 0 ? 1 : 0;
+  }
+  for (const Mail::Message& message : mail.receives) moved.received += message.bytes.size();
+}
+
+}  // namespace treadle::distributed
