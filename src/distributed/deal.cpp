@@ -1,0 +1,346 @@
+// Fills parts with boxes of work. Read Dealer::run() first.
+#include "distributed/deal.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <queue>
+#include <utility>
+
+namespace treadle::distributed {
+namespace {
+
+using layout::Range;
+
+struct Unit {
+  Box box;
+  double pairs = 0;
+};
+
+// The next one is the last.
+using Units = std::vector<Unit>;
+
+// A leaf of which a key head has so much of a part's work is cut, and the part that has its queries
+// keeps at most so much of it.
+constexpr double heavy = 0.5, most_of_heavy = 0.8;
+
+class Dealer {
+ public:
+  Dealer(const Group& group, Route route, double excess)
+      : group_(group), route_(route), load_(static_cast<std::size_t>(group.parts)) {
+    for (std::int64_t pass = 0; pass < group.costs.passes(); ++pass)
+      for (std::int64_t leaf = 0; leaf < group.costs.pass(pass).leaves; ++leaf)
+        total_ += group_.costs.of(whole(pass, leaf));
+    mean_ = total_ / group.parts;
+    excess_ = std::max(excess, 0.005);
+  }
+
+  std::vector<Share> run() {
+    collect();
+    keep();
+    move(away_, 1);
+    for (std::size_t pass = 0; pass < in_order_.size(); ++pass) stream(pass);
+    deal_rest();
+    return std::move(shares_);
+  }
+
+ private:
+  [[nodiscard]] Box whole(std::int64_t pass, std::int64_t leaf) const {
+    return {pass, leaf, group_.costs.batch(), group_.key_heads, group_.costs.chunks()};
+  }
+  [[nodiscard]] Unit unit(const Box& box) const { return {box, group_.costs.of(box)}; }
+  [[nodiscard]] double& load(int part) { return load_[static_cast<std::size_t>(part)]; }
+
+  void collect();
+  void cut_heavy(const Box& leaf, int home);
+  void keep();
+  void move(Units& units, double more);
+  void stream(std::size_t pass);
+  void deal_rest();
+
+  void give(int part, const Unit& unit) {
+    shares_.push_back({unit.box, part});
+    load(part) += unit.pairs;
+  }
+  // With less room than `least` no leaf is cut at chunks.
+  void fill(int part, double cap, double least, Units& units);
+  bool divide(const Unit& unit, double room, double least, Units& units) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
+
+  const Group& group_;
+  Route route_;
+  double total_ = 0, mean_ = 0, excess_ = 0;
+  std::vector<double> load_;
+  std::vector<Share> shares_;
+  std::vector<Units> kept_;      // by home: what a part keeps as long as it has room
+  std::vector<Units> in_order_;  // by pass: what is dealt in order
+  Units away_;
+};
+
+// Leaves of one part, or of none, and cut ones.
+void Dealer::collect() {
+  kept_.resize(static_cast<std::size_t>(group_.parts));
+  in_order_.resize(static_cast<std::size_t>(group_.costs.passes()));
+  std::vector<Units> at_home(static_cast<std::size_t>(group_.parts));
+  for (std::int64_t pass = 0; pass < group_.costs.passes(); ++pass) {
+    const PassWork& work = group_.costs.pass(pass);
+    Units& in_order = in_order_[static_cast<std::size_t>(pass)];
+    for (std::int64_t list = 0; list < work.batch_lists; ++list) {
+      for (std::int64_t leaf = 0; leaf < work.leaves; ++leaf) {
+        Box box = whole(pass, leaf);
+        if (work.batch_lists > 1) box.batch = {list, list + 1};
+        const int home =
+            group_.homes[static_cast<std::size_t>(pass)][static_cast<std::size_t>(leaf)];
+        const Unit all = unit(box);
+        const auto boxes = static_cast<double>(box.batch.count() * box.key_heads.count());
+        if (group_.parts > 1 && all.pairs >= heavy * mean_ * boxes && all.pairs > 0) {
+          cut_heavy(box, home);
+        } else if (route_ == Route::transport && home >= 0) {
+          at_home[static_cast<std::size_t>(home)].push_back(all);
+        } else {
+          in_order.push_back(all);
+        }
+      }
+    }
+    std::ranges::reverse(in_order);
+  }
+  // Cut leaves first: they are the ones that are dear to move.
+  for (std::size_t part = 0; part < kept_.size(); ++part) {
+    kept_[part].insert(kept_[part].end(), at_home[part].begin(), at_home[part].end());
+    std::ranges::reverse(kept_[part]);
+  }
+}
+
+// To the owners of keys, except for the first chunks, which the owner of the queries keeps: they
+// make one state, others one each.
+void Dealer::cut_heavy(const Box& leaf, int home) {
+  std::int64_t last = leaf.chunks.end;
+  const auto cost = [&](Range chunks) {
+    Box box = leaf;
+    box.chunks = chunks;
+    return group_.costs.of(box);
+  };
+  while (last > 1 && cost({last - 1, last}) == 0) --last;
+  std::int64_t own = 0;
+  if (home >= 0) {
+    double pairs = 0;
+    while (own < last && (pairs += cost({own, own + 1})) <= most_of_heavy * mean_) ++own;
+    if (own > 0) {
+      Box box = leaf;
+      box.chunks = {0, own};
+      kept_[static_cast<std::size_t>(home)].push_back(unit(box));
+    }
+  }
+  for (std::int64_t chunk = own; chunk < last; ++chunk) {
+    const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
+    const auto count = std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1),
+                                              leaf.key_heads.count());
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t heads = leaf.key_heads.count();
+      Box box = leaf;
+      box.key_heads = {leaf.key_heads.begin + heads * i / count,
+                       leaf.key_heads.begin + heads * (i + 1) / count};
+      box.chunks = {chunk, chunk + 1};
+      // Every leaf has somebody who begins it.
+      if (chunk > 0 && group_.costs.of(box) == 0) continue;
+      const int part =
+          parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / count)];
+      Units& units = kept_[static_cast<std::size_t>(part)];
+      // Neighbouring chunks stay together.
+      if (!units.empty()) {
+        Box& before = units.back().box;
+        if (before.pass == box.pass && before.leaf == box.leaf && before.batch == box.batch &&
+            before.key_heads == box.key_heads && before.chunks.end == chunk &&
+            before.chunks.begin >= own) {
+          before.chunks.end = chunk + 1;
+          units.back() = unit(before);
+          continue;
+        }
+      }
+      units.push_back(unit(box));
+    }
+  }
+}
+
+// A part that has its share but for a quarter of the excess has enough.
+void Dealer::keep() {
+  for (int part = 0; part < group_.parts; ++part) {
+    Units& units = kept_[static_cast<std::size_t>(part)];
+    fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, units);
+    away_.insert(away_.end(), units.rbegin(), units.rend());
+  }
+  std::ranges::reverse(away_);
+}
+
+// To parts that have room: to a mean's part and so many times the excess.
+void Dealer::move(Units& units, double more) {
+  for (int part = 0; part < group_.parts && !units.empty(); ++part)
+    fill(part, mean_ * (1 + more * excess_), mean_ * excess_ * 1.25, units);
+}
+
+// What is dealt in order: to everybody its share of what it may still have.
+void Dealer::stream(std::size_t pass) {
+  double here = 0, all = 0;
+  for (std::size_t later = pass; later < in_order_.size(); ++later) {
+    double pairs = 0;
+    for (const Unit& unit : in_order_[later]) pairs += unit.pairs;
+    all += pairs;
+    if (later == pass) here = pairs;
+  }
+  if (all == 0) return;
+  const double slack = mean_ * excess_ / 2;
+  double rooms = 0;
+  for (int part = 0; part < group_.parts; ++part) rooms += std::max(0.0, mean_ - load(part));
+  // What a part could not take falls to the next one.
+  double missing = 0;
+  for (int part = 0; part < group_.parts; ++part) {
+    const double cap = load(part) +
+                       std::max(0.0, mean_ - load(part)) * here / std::max(all, rooms) +
+                       std::min(missing, slack);
+    fill(part, cap, slack / 2, in_order_[pass]);
+    missing = std::max(0.0, cap - load(part));
+  }
+}
+
+// What found no room.
+void Dealer::deal_rest() {
+  for (const Units& units : in_order_) away_.insert(away_.begin(), units.begin(), units.end());
+  for (const double more : {1.0, 1.4}) move(away_, more);
+  using Loaded = std::pair<double, int>;
+  std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> parts;
+  for (int part = 0; part < group_.parts; ++part) parts.emplace(load(part), part);
+  while (!away_.empty()) {
+    const Unit next = away_.back();
+    away_.pop_back();
+    const int part = parts.top().second;
+    // Of what is large, only as much as is still missing.
+    const double room = std::max(mean_ * (1 + excess_) - load(part), 0.0);
+    if (next.pairs > std::max(room, excess_ * mean_ / 4) && divide(next, room, 0, away_)) continue;
+    parts.pop();
+    give(part, next);
+    parts.emplace(load(part), part);
+  }
+}
+
+// The next units, as long as there is room.
+void Dealer::fill(int part, double cap, double least, Units& units) {
+  while (!units.empty()) {
+    const double room = cap - load(part);
+    const Unit next = units.back();
+    if (next.pairs <= room) {
+      units.pop_back();
+      give(part, next);
+      continue;
+    }
+    if (room <= 0) return;
+    units.pop_back();
+    if (!divide(next, room, least, units)) {
+      units.push_back(next);
+      return;
+    }
+  }
+}
+
+// Puts two halves there, the first of which is as much as fits, if that is possible.
+bool Dealer::divide(const Unit& all, double room, double least, Units& units) const {
+  const auto at = [&](Range Box::* range, std::int64_t first) {
+    Unit front = all, back = all;
+    (front.box.*range).end = (back.box.*range).begin = first;
+    units.push_back(unit(back.box));
+    units.push_back(unit(front.box));
+  };
+  for (Range Box::* range : {&Box::key_heads, &Box::batch}) {
+    const Range whole = all.box.*range;
+    if (whole.count() < 2) continue;
+    std::int64_t first = whole.begin + 1;
+    Box more = all.box;
+    for (; first + 1 < whole.end; ++first) {
+      (more.*range).end = first + 1;
+      if (group_.costs.of(more) > room) break;
+    }
+    at(range, first);
+    return true;
+  }
+  if (room < least) return false;
+  if (const auto parts = cut(all, room)) {
+    units.push_back(parts->second);
+    units.push_back(parts->first);
+    return true;
+  }
+  return false;
+}
+
+// Some chunks that fit, at one end, and the others. Few are better than many, since each has a state.
+std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) const {
+  const auto some = [&](std::int64_t begin, std::int64_t end) {
+    Box box = all.box;
+    box.chunks = {begin, end};
+    return unit(box);
+  };
+  const Range chunks = all.box.chunks;
+  std::int64_t first = chunks.begin, last = chunks.end;
+  double front = 0, back = 0;
+  for (; first < chunks.end; ++first) {
+    const double pairs = some(first, first + 1).pairs;
+    if (front + pairs > room) break;
+    front += pairs;
+  }
+  for (; last > chunks.begin; --last) {
+    const double pairs = some(last - 1, last).pairs;
+    if (back + pairs > room) break;
+    back += pairs;
+  }
+  const double least = std::min(room, excess_ * mean_) / 4;
+  if (std::max(front, back) < least) return std::nullopt;
+  // Nobody has to do the empty ones that follow.
+  std::int64_t end = chunks.end;
+  while (end > chunks.begin + 1 && some(end - 1, end).pairs == 0) --end;
+  if (back >= front || back >= room - least)
+    return std::pair(some(last, end), some(chunks.begin, last));
+  return std::pair(some(chunks.begin, first), some(first, end));
+}
+
+}  // namespace
+
+Costs::Costs(std::span<const PassWork> passes, std::int64_t batch, std::int64_t key_heads)
+    : passes_(passes), batch_(batch) {
+  for (const PassWork& work : passes) {
+    chunks_ = std::max(chunks_, work.chunks);
+    heads_alike_ = heads_alike_ && (work.head_lists == 1 || key_heads == 1);
+    std::vector<double>& totals = totals_.emplace_back();
+    for (std::size_t list = 0; list < work.keys.size(); ++list) {
+      double total = 0;
+      for (const std::int64_t pairs : work.pairs_of(list)) total += static_cast<double>(pairs);
+      totals.push_back(total);
+    }
+  }
+}
+
+double Costs::of(const Box& box) const {
+  const PassWork& work = pass(box.pass);
+  const std::vector<double>& totals = totals_[static_cast<std::size_t>(box.pass)];
+  const bool all_chunks = box.chunks.begin == 0 && box.chunks.end == chunks_;
+  const Range batch = work.batch_lists == 1 ? Range(1) : box.batch;
+  const Range heads = work.head_lists == 1 ? Range(1) : box.key_heads;
+  double pairs = 0;
+  for (std::int64_t b = batch.begin; b < batch.end; ++b) {
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+      const std::size_t list = work.list(box.leaf, b, head);
+      if (all_chunks) {
+        pairs += totals[list];
+        continue;
+      }
+      const auto of_chunks = work.pairs_of(list);
+      for (std::int64_t chunk = box.chunks.begin; chunk < box.chunks.end; ++chunk)
+        pairs += static_cast<double>(of_chunks[static_cast<std::size_t>(chunk)]);
+    }
+  }
+  return pairs * static_cast<double>(box.batch.count() / batch.count() * box.key_heads.count() /
+                                     heads.count());
+}
+
+std::vector<Share> deal(const Group& group, Route route, double excess) {
+  return Dealer(group, route, excess).run();
+}
+
+}  // namespace treadle::distributed

@@ -1,0 +1,69 @@
+// Counts the rows of leaves rank by rank.
+#include "distributed/homes.h"
+
+#include <algorithm>
+
+#include "distributed/work.h"
+
+namespace treadle::distributed {
+namespace {
+
+// position, position + step, ...: so many rows.
+void add_line(std::vector<RowsOfRank>& rows, std::int64_t position, std::int64_t step,
+              std::int64_t count, const Shards& shards) {
+  while (count > 0) {
+    const int owner = shards.owner(position);
+    const std::int64_t here = std::min(count, (shards.end(owner) - position + step - 1) / step);
+    if (!rows.empty() && rows.back().rank == owner) {
+      rows.back().rows += here;
+    } else {
+      rows.push_back({owner, here});
+    }
+    position += here * step;
+    count -= here;
+  }
+}
+
+}  // namespace
+
+Homes::Homes(const layout::Tiles& tiles, std::int64_t tiles_per_leaf, const Shards& shards) {
+  std::vector<RowsOfRank> some;
+  for (std::int64_t leaf = 0; leaf < leaves_of(tiles.count(), tiles_per_leaf); ++leaf) {
+    const layout::Range own = tiles_of({leaf, leaf + 1}, tiles.count(), tiles_per_leaf);
+    some.clear();
+    for (std::int64_t tile = own.begin; tile < own.end; ++tile) {
+      const passes::Axis& axis = tiles.axis(tile);
+      for (std::int64_t outer = 0; outer < axis.outer_count; ++outer)
+        add_line(some, axis.low + outer * axis.outer_step, std::max<std::int64_t>(axis.step, 1),
+                 axis.count, shards);
+    }
+    std::ranges::stable_sort(some, {}, &RowsOfRank::rank);
+    const std::size_t begin = rows_.size();
+    for (const RowsOfRank& one : some) {
+      if (rows_.size() > begin && rows_.back().rank == one.rank) {
+        rows_.back().rows += one.rows;
+      } else {
+        rows_.push_back(one);
+      }
+    }
+    first_.push_back(rows_.size());
+  }
+}
+
+int home_part(std::span<const RowsOfRank> rows, int ranks_per_part) {
+  std::int64_t all = 0, most = 0, here = 0;
+  int best = -1, part = -1;
+  for (const RowsOfRank& one : rows) {
+    if (one.rank / ranks_per_part != part) here = 0;
+    part = one.rank / ranks_per_part;
+    all += one.rows;
+    here += one.rows;
+    if (here > most) {
+      most = here;
+      best = part;
+    }
+  }
+  return 2 * most >= all ? best : -1;
+}
+
+}  // namespace treadle::distributed

@@ -1,0 +1,541 @@
+// Adds up what pieces move. Read model() first.
+#include "distributed/traffic_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <tuple>
+
+#include "plan/chunks.h"
+#include "plan/tree_parts.h"
+
+namespace treadle::distributed {
+namespace {
+
+using layout::Range;
+using layout::Run;
+
+// Keys in blocks: enough of them to be exact about the blocks of masks, few enough to be looked at
+// for every rank.
+constexpr std::int64_t most_blocks = 16384;
+constexpr std::int64_t state_numbers = 2;  // besides its values: the largest score, and the sum
+constexpr std::int64_t float_bytes = 4;
+
+class Keys {
+ public:
+  explicit Keys(Range all) : all_(all) {
+    while (all.count() > most_blocks << bits_) ++bits_;
+    words_.resize(static_cast<std::size_t>((blocks() + 63) / 64));
+  }
+
+  [[nodiscard]] std::int64_t blocks() const { return (all_.count() + (1LL << bits_) - 1) >> bits_; }
+
+  void clear() {
+    std::ranges::fill(words_, 0);
+    stepped_.clear();
+  }
+
+  // Those in `bound`.
+  void add(std::span<const Run> runs, Range bound) {
+    for (const Run& run : runs) {
+      if (run.count() > 1) {
+        for (const Run& part : layout::RunPart(run, bound.begin, bound.end)) add_stepped(part);
+      } else {
+        add({std::max(run.begin(), bound.begin), std::min(run.end(), bound.end)});
+      }
+    }
+  }
+
+  // each(keys, share of them): disjoint, except that a stepped run may lie among others' keys.
+  template <class Each>
+  void for_each(const Each& each) {
+    std::int64_t begin = -1;
+    const auto key = [&](std::int64_t block) {
+      return std::min(all_.begin + (block << bits_), all_.end);
+    };
+    for (std::size_t at = 0; at < words_.size(); ++at) {
+      const std::uint64_t word = words_[at];
+      if (begin < 0 ? word == 0 : word == ~std::uint64_t{0}) continue;
+      for (int bit = 0; bit < 64;) {
+        const std::uint64_t rest = (begin < 0 ? word : ~word) >> bit;
+        if (rest == 0) break;
+        bit += std::countr_zero(rest);
+        const std::int64_t block = static_cast<std::int64_t>(at) * 64 + bit;
+        if (begin < 0) {
+          begin = block;
+        } else {
+          each(Range{key(begin), key(block)}, 1.0);
+          begin = -1;
+        }
+      }
+    }
+    if (begin >= 0) each(Range{key(begin), all_.end}, 1.0);
+    join_stepped();
+    for (const Run& run : stepped_)
+      each(Range{run.begin(), run.end()},
+           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
+  }
+
+ private:
+  void add(Range keys) {
+    if (keys.empty()) return;
+    const std::int64_t first = (keys.begin - all_.begin) >> bits_,
+                       last = (keys.end - 1 - all_.begin) >> bits_;
+    const auto word = [&](std::int64_t block) { return static_cast<std::size_t>(block / 64); };
+    const std::uint64_t from = ~std::uint64_t{0} << (first % 64),
+                        to = ~std::uint64_t{0} >> (63 - last % 64);
+    if (word(first) == word(last)) {
+      words_[word(first)] |= from & to;
+      return;
+    }
+    words_[word(first)] |= from;
+    for (std::size_t at = word(first) + 1; at < word(last); ++at) words_[at] = ~std::uint64_t{0};
+    words_[word(last)] |= to;
+  }
+  void add_stepped(const Run& run) {
+    if (run.count() == 1) {
+      add({run.begin(), run.end()});
+    } else {
+      stepped_.push_back(run);
+    }
+  }
+  void join_stepped() {
+    if (stepped_.size() < 2) return;
+    std::ranges::sort(stepped_, {}, [](const Run& run) {
+      return std::tuple(run.step(), run.width(), run.begin() % run.step(), run.begin());
+    });
+    std::size_t last = 0;
+    for (std::size_t i = 1; i < stepped_.size(); ++i) {
+      Run& before = stepped_[last];
+      const Run& run = stepped_[i];
+      if (before.step() == run.step() && before.width() == run.width() &&
+          (run.begin() - before.begin()) % run.step() == 0 &&
+          run.begin() <= before.begin() + before.count() * before.step()) {
+        const std::int64_t count =
+            std::max(before.count(), (run.begin() - before.begin()) / run.step() + run.count());
+        before = Run::stepped({.begin = before.begin(),
+                               .width = before.width(),
+                               .step = before.step(),
+                               .count = count},
+                              false);
+      } else {
+        stepped_[++last] = run;
+      }
+    }
+    stepped_.erase(stepped_.begin() + static_cast<std::ptrdiff_t>(last) + 1, stepped_.end());
+  }
+
+  Range all_;
+  int bits_ = 0;
+  std::vector<std::uint64_t> words_;
+  std::vector<Run> stepped_;
+};
+
+// Who sends anything to whom.
+class Peers {
+ public:
+  explicit Peers(int ranks)
+      : ranks_(ranks),
+        words_((static_cast<std::size_t>(ranks) + 63) / 64),
+        bits_(static_cast<std::size_t>(ranks) * words_) {}
+
+  void add(int from, int to) {
+    if (from == to) return;
+    bits_[static_cast<std::size_t>(to) * words_ + static_cast<std::size_t>(from) / 64] |=
+        std::uint64_t{1} << (from % 64);
+  }
+  void count(std::vector<Traffic>& traffic) const {
+    for (int to = 0; to < ranks_; ++to) {
+      for (std::size_t at = 0; at < words_; ++at) {
+        std::uint64_t word = bits_[static_cast<std::size_t>(to) * words_ + at];
+        for (; word != 0; word &= word - 1)
+          ++traffic[at * 64 + static_cast<std::size_t>(std::countr_zero(word))].messages;
+      }
+    }
+  }
+
+ private:
+  int ranks_;
+  std::size_t words_;
+  std::vector<std::uint64_t> bits_;  // [to][from]
+};
+
+// Rows that each rank hands out or gets, from ranges of positions that some rank needs or has.
+class RowsByOwner {
+ public:
+  explicit RowsByOwner(const Shards& shards)
+      : shards_(shards),
+        rows_(static_cast<std::size_t>(shards.ranks())),
+        covered_(static_cast<std::size_t>(shards.ranks()) + 1) {}
+
+  // Calls each(first owner, last owner); owners without rows may be among them.
+  template <class Each>
+  void add(Range keys, double weight, const Each& each) {
+    const int first = shards_.owner(keys.begin), last = shards_.owner(keys.end - 1);
+    if (first == last) {
+      at(first) += weight * static_cast<double>(keys.count());
+    } else {
+      at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
+      at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
+      covered_[static_cast<std::size_t>(first) + 1] += weight;
+      covered_[static_cast<std::size_t>(last)] -= weight;
+    }
+    each(first, last);
+  }
+  void take_away(int rank, double rows) { at(rank) -= rows; }
+
+  [[nodiscard]] std::vector<double> total() const {
+    std::vector<double> total = rows_;
+    double weight = 0;
+    for (std::size_t rank = 0; rank < total.size(); ++rank) {
+      weight += covered_[rank];
+      total[rank] += weight * static_cast<double>(shards_.count(static_cast<int>(rank)));
+    }
+    return total;
+  }
+
+ private:
+  double& at(int rank) { return rows_[static_cast<std::size_t>(rank)]; }
+
+  const Shards& shards_;
+  std::vector<double> rows_, covered_;
+};
+
+// Key heads of some batch entries in which a rank has the same pieces, of the same keys.
+struct Alike {
+  Range batch, key_heads;
+  std::vector<const Piece*> pieces;
+};
+
+std::vector<std::int64_t> borders(std::span<const Piece> pieces, Range Piece::* range, bool each) {
+  std::vector<std::int64_t> borders;
+  for (const Piece& piece : pieces) {
+    const Range& of = piece.*range;
+    for (std::int64_t at = of.begin; each && at < of.end; ++at) borders.push_back(at);
+    borders.push_back(of.begin);
+    borders.push_back(of.end);
+  }
+  std::ranges::sort(borders);
+  const auto same = std::ranges::unique(borders);
+  borders.erase(same.begin(), same.end());
+  return borders;
+}
+
+bool holds(Range all, Range some) { return all.begin <= some.begin && some.end <= all.end; }
+
+class Model {
+ public:
+  Model(const Problem& problem, std::span<const Piece> pieces)
+      : problem_(problem),
+        call_(problem.call),
+        pieces_(pieces),
+        ranks_(problem.ranks()),
+        chunks_(plan::chunks_of(problem.call.keys)),
+        first_peers_(ranks_),
+        last_peers_(ranks_),
+        gradient_peers_(ranks_),
+        keys_(problem.call.keys),
+        needed_(problem.keys),
+        added_(problem.keys) {
+    const auto count = static_cast<std::size_t>(ranks_);
+    found_.pairs.resize(count);
+    found_.forward.resize(count);
+    found_.backward.resize(count);
+    found_.memory.resize(count);
+    for (const PassWork& work : problem.passes) {
+      each_entry_ = each_entry_ || work.batch_lists > 1;
+      each_head_ = each_head_ || work.head_lists > 1;
+    }
+  }
+
+  Modelled run() {
+    find_first_chunks();
+    for (const Piece& piece : pieces_) {
+      count_pairs(piece);
+      if (is_cut(piece)) {
+        for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
+      } else {
+        move_rows(piece);
+      }
+    }
+    for (auto first = pieces_.begin(); first != pieces_.end();) {
+      const auto last =
+          std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
+      for (const Alike& some : alike({first, last})) {
+        move_keys(first->rank, some);
+        move_gradients(first->rank, some);
+      }
+      first = last;
+    }
+    count_key_bytes();
+    first_peers_.count(found_.forward);
+    last_peers_.count(found_.forward);
+    first_peers_.count(found_.backward);
+    gradient_peers_.count(found_.backward);
+    sum_up();
+    return std::move(found_);
+  }
+
+ private:
+  void find_first_chunks();
+  void count_pairs(const Piece& piece);
+  void move_rows(const Piece& piece);
+  void move_keys(int rank, const Alike& some);
+  void move_gradients(int rank, const Alike& some);
+  void count_key_bytes();
+  void sum_up();
+  [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
+
+  // each(a piece of one leaf, batch entry and key head).
+  template <class Each>
+  static void for_each_leaf(const Piece& piece, const Each& each) {
+    Piece one = piece;
+    for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf) {
+      for (std::int64_t b = piece.batch.begin; b < piece.batch.end; ++b) {
+        for (std::int64_t h = piece.key_heads.begin; h < piece.key_heads.end; ++h) {
+          one.leaves = {leaf, leaf + 1};
+          one.batch = {b, b + 1};
+          one.key_heads = {h, h + 1};
+          each(one);
+        }
+      }
+    }
+  }
+  [[nodiscard]] bool is_cut(const Piece& piece) const {
+    return piece.chunks.count() < chunks_.count();
+  }
+  // Who joins the states of what a cut piece has.
+  [[nodiscard]] int joins(const Piece& piece) const {
+    const auto at =
+        first_.find({piece.pass, piece.leaves.begin, piece.batch.begin, piece.key_heads.begin});
+    return at == first_.end() ? piece.rank : at->second;
+  }
+  static Traffic& of(std::vector<Traffic>& traffic, int rank) {
+    return traffic[static_cast<std::size_t>(rank)];
+  }
+  static void send(std::vector<Traffic>& traffic, int from, int to, std::int64_t bytes) {
+    of(traffic, from).sent += bytes;
+    of(traffic, to).received += bytes;
+  }
+  [[nodiscard]] std::int64_t own_rows(int rank, Range keys) const {
+    return std::max<std::int64_t>(0, std::min(keys.end, problem_.keys.end(rank)) -
+                                         std::max(keys.begin, problem_.keys.begin(rank)));
+  }
+  // The keys that leaves of some pieces look at, into keys_.
+  void gather(const Alike& some, std::int64_t pass, Range leaves);
+  [[nodiscard]] double lists_of(const Alike& some, std::int64_t batch) const {
+    return static_cast<double>((batch == 1 ? 1 : some.batch.count()) * some.key_heads.count());
+  }
+
+  const Problem& problem_;
+  const PlanCall& call_;
+  std::span<const Piece> pieces_;
+  int ranks_;
+  Range chunks_;
+  bool each_entry_ = false, each_head_ = false;  // have lists of their own
+  // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
+  Peers first_peers_, last_peers_, gradient_peers_;
+  Keys keys_;
+  RowsByOwner needed_, added_;  // of K and V, and of their gradients
+  Modelled found_;
+};
+
+void Model::find_first_chunks() {
+  for (const Piece& piece : pieces_) {
+    if (!is_cut(piece) || piece.chunks.begin > 0) continue;
+    for_each_leaf(piece, [&](const Piece& one) {
+      first_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}] = one.rank;
+    });
+  }
+}
+
+void Model::count_pairs(const Piece& piece) {
+  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+    found_.pairs[static_cast<std::size_t>(piece.rank)] +=
+        problem_.costs.of({piece.pass, leaf, piece.batch, piece.key_heads, piece.chunks});
+}
+
+// Of queries: to the piece and back.
+void Model::move_rows(const Piece& piece) {
+  const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
+  const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
+  const std::int64_t state = (call_.value_dim + state_numbers) * float_bytes;
+  const std::int64_t out =
+      terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
+  const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
+  const std::int64_t q = call_.dim * call_.query_bytes;
+  const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
+  const int joins = cut ? this->joins(piece) : piece.rank;
+  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf) {
+    for (const RowsOfRank& rows : problem_.homes[static_cast<std::size_t>(piece.pass)].of(leaf)) {
+      const std::int64_t count = rows.rows * lists;
+      if (rows.rank != piece.rank) {
+        send(found_.forward, rows.rank, piece.rank, count * q);
+        send(found_.backward, rows.rank, piece.rank,
+             count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+        first_peers_.add(rows.rank, piece.rank);
+      }
+      if (joins != piece.rank) {
+        send(found_.forward, piece.rank, joins, count * states * state);
+        send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
+        last_peers_.add(piece.rank, joins);
+        gradient_peers_.add(piece.rank, joins);
+      } else if (rows.rank != piece.rank) {
+        send(found_.forward, piece.rank, rows.rank, count * out);
+        send(found_.backward, piece.rank, rows.rank, count * dq);
+        last_peers_.add(piece.rank, rows.rank);
+        gradient_peers_.add(piece.rank, rows.rank);
+      }
+    }
+  }
+}
+
+std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
+  const auto batch = borders(pieces, &Piece::batch, each_entry_),
+             heads = borders(pieces, &Piece::key_heads, each_head_);
+  std::vector<Alike> all;
+  for (std::size_t b = 0; b + 1 < batch.size(); ++b) {
+    for (std::size_t h = 0; h + 1 < heads.size(); ++h) {
+      Alike some{{batch[b], batch[b + 1]}, {heads[h], heads[h + 1]}, {}};
+      for (const Piece& piece : pieces)
+        if (holds(piece.batch, some.batch) && holds(piece.key_heads, some.key_heads))
+          some.pieces.push_back(&piece);
+      if (!some.pieces.empty()) all.push_back(std::move(some));
+    }
+  }
+  return all;
+}
+
+void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
+  const PassWork& work = problem_.passes[static_cast<std::size_t>(pass)];
+  for (const Piece* piece : some.pieces) {
+    if (piece->pass != pass) continue;
+    const Range keys = is_cut(*piece) ? plan::keys_of_chunks({piece->chunks.begin + chunks_.begin,
+                                                              piece->chunks.end + chunks_.begin})
+                                      : call_.keys;
+    const std::int64_t end = std::min(piece->leaves.end, leaves.end);
+    for (std::int64_t leaf = std::max(piece->leaves.begin, leaves.begin); leaf < end; ++leaf)
+      keys_.add(work.keys[work.list(leaf, some.batch.begin, some.key_heads.begin)], keys);
+  }
+}
+
+void Model::move_keys(int rank, const Alike& some) {
+  keys_.clear();
+  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
+    gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
+  const double lists = lists_of(some, call_.key_batch);
+  const auto bytes =
+      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
+  double rows = 0;
+  keys_.for_each([&](Range keys, double share) {
+    const double own = share * static_cast<double>(own_rows(rank, keys));
+    rows += share * static_cast<double>(keys.count()) - own;
+    needed_.add(keys, share * lists, [&](int first, int last) {
+      for (int from = first; from <= last; ++from)
+        if (problem_.keys.count(from) > 0) first_peers_.add(from, rank);
+    });
+    needed_.take_away(rank, own * lists);
+  });
+  const auto received = static_cast<std::int64_t>(std::llround(rows * lists * bytes));
+  of(found_.forward, rank).received += received;
+  of(found_.backward, rank).received += received;
+}
+
+// What is handed over of dK and dV.
+void Model::move_gradients(int rank, const Alike& some) {
+  const double lists = lists_of(some, call_.batch);
+  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  double rows = 0;
+  const auto hand_over = [&] {
+    keys_.for_each([&](Range keys, double share) {
+      const double own = share * static_cast<double>(own_rows(rank, keys));
+      rows += share * static_cast<double>(keys.count()) - own;
+      added_.add(keys, share * lists, [&](int first, int last) {
+        for (int to = first; to <= last; ++to)
+          if (problem_.keys.count(to) > 0) gradient_peers_.add(rank, to);
+      });
+      added_.take_away(rank, own * lists);
+    });
+    keys_.clear();
+  };
+  keys_.clear();
+  std::vector<std::int64_t> leaves;
+  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass) {
+    const auto number = static_cast<std::int64_t>(pass);
+    const std::int64_t all = problem_.passes[pass].leaves;
+    if (problem_.options.sums == Sums::per_rank) {
+      gather(some, number, all);
+      continue;
+    }
+    leaves.clear();
+    for (const Piece* piece : some.pieces)
+      if (piece->pass == number)
+        for (std::int64_t leaf = piece->leaves.begin; leaf < piece->leaves.end; ++leaf)
+          leaves.push_back(leaf);
+    if (leaves.empty()) continue;
+    std::ranges::sort(leaves);
+    const auto same = std::ranges::unique(leaves);
+    leaves.erase(same.begin(), same.end());
+    for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
+      gather(some, number, piece.leaves);
+      hand_over();
+    }
+  }
+  hand_over();
+  of(found_.backward, rank).sent += std::llround(rows * lists * bytes);
+}
+
+void Model::count_key_bytes() {
+  const auto bytes =
+      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
+  const auto sums = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  const std::vector<double> needed = needed_.total(), added = added_.total();
+  for (std::size_t rank = 0; rank < needed.size(); ++rank) {
+    const std::int64_t sent = std::llround(needed[rank] * bytes);
+    found_.forward[rank].sent += sent;
+    found_.backward[rank].sent += sent;
+    found_.backward[rank].received += std::llround(added[rank] * sums);
+  }
+}
+
+void Model::sum_up() {
+  constexpr double of_bandwidth = 0.9, of_message = 20e-6, usual_teraflops = 2;
+  constexpr double backward_products = 2.5, hidden_less = 1.0 / 8;
+  const PlanOptions& options = problem_.options;
+  const double speed = (options.teraflops > 0 ? options.teraflops : usual_teraflops) * 1e12;
+  const double bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
+  const auto of_pair = static_cast<double>(2 * (call_.dim + call_.value_dim));
+  const auto time = [&](double compute, const Traffic& traffic) {
+    const double network =
+        static_cast<double>(std::max(traffic.sent, traffic.received)) / bytes_per_second +
+        static_cast<double>(traffic.messages) * of_message;
+    return std::max(compute, network) + std::min(compute, network) * hidden_less;
+  };
+  Candidate& candidate = found_.candidate;
+  double most = 0, all = 0;
+  for (std::size_t rank = 0; rank < found_.pairs.size(); ++rank) {
+    const double compute = found_.pairs[rank] * of_pair / speed;
+    const Traffic &forward = found_.forward[rank], &backward = found_.backward[rank];
+    most = std::max(most, found_.pairs[rank]);
+    all += found_.pairs[rank];
+    candidate.forward = std::max(candidate.forward, time(compute, forward));
+    candidate.backward = std::max(candidate.backward, time(compute * backward_products, backward));
+    candidate.forward_bytes = std::max({candidate.forward_bytes, forward.sent, forward.received});
+    candidate.backward_bytes =
+        std::max({candidate.backward_bytes, backward.sent, backward.received});
+    candidate.messages = std::max(candidate.messages, forward.messages);
+    found_.memory[rank] = forward.sent + forward.received;
+    candidate.memory = std::max(candidate.memory, found_.memory[rank]);
+  }
+  candidate.balance = all > 0 ? most * static_cast<double>(found_.pairs.size()) / all : 1;
+}
+
+}  // namespace
+
+Modelled model(const Problem& problem, std::span<const Piece> pieces) {
+  return Model(problem, pieces).run();
+}
+
+}  // namespace treadle::distributed

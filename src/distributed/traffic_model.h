@@ -1,0 +1,40 @@
+// What an assignment costs each rank, as far as it can be known without layouts: pairs, bytes, messages, time.
+//
+// Forward: rows of K and V, and of q of leaves that moved, to who needs them; results back. What a cut leaf finds
+// are states, which meet at the rank that has its first chunks. Backward: the same rows with dout, lse and delta; dQ
+// back; dK and dV in f32 to who has the keys, piece by piece of the sums' tree (plan/tree_parts.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "distributed/assignment.h"
+#include "distributed/deal.h"
+#include "distributed/homes.h"
+
+namespace treadle::distributed {
+
+struct Modelled {
+  Candidate candidate;
+  std::vector<double> pairs;  // by rank
+  std::vector<Traffic> forward, backward;
+  std::vector<std::int64_t> memory;
+};
+
+// What does not depend on the candidate.
+struct Problem {
+  const PlanCall& call;
+  std::span<const PassWork> passes;
+  const Costs& costs;               // of these
+  const std::vector<Homes>& homes;  // of the leaves of each pass
+  const Shards &queries, &keys;
+  const PlanOptions& options;
+
+  [[nodiscard]] int ranks() const { return keys.ranks(); }
+};
+
+// Pieces are sorted by rank.
+Modelled model(const Problem& problem, std::span<const Piece> pieces);
+
+}  // namespace treadle::distributed
