@@ -58,7 +58,7 @@ struct Plan::Held {
 std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs, std::int64_t per_key_head);
 
 // What makes pieces of the work of all passes.
-using Assign = std::function<std::vector<Piece>(std::span<const PassWork>, const std::vector<PassPlan>&)>;
+using Assign = std::function<std::vector<Piece>(Plan::Held&, std::span<const PassWork>)>;
 
 // What plan() does, with pieces from anywhere: for each rank in turn they cover all leaves, batch entries, key heads and
 // chunks once.

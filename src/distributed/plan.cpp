@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "distributed/agreement.h"
 #include "distributed/held_plan.h"
+#include "distributed/row_mail.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -105,6 +106,36 @@ std::string text_of(const std::vector<PassPlan>& passes) {
     text += fmt::format("{}tiles of {} in {} order, {} to a leaf", text.empty() ? "" : ", then ", pass.tiles.height(),
                         layout::to_text(pass.tiles.order()), pass.tiles_per_leaf);
   return text;
+}
+
+// What all leaves have to do: every rank looks at an equal share of them, and tells the others.
+void measure(Plan::Held& held, const backend::QueryPasses& passes, const base::Workers& workers,
+             std::vector<PassWork>& work) {
+  for (std::size_t i = 0; i < held.passes.size(); ++i) {
+    PassPlan& pass = held.passes[i];
+    const Shards shares = Shards::even(pass.leaves(), held.ranks());
+    std::vector<std::byte> own;
+    together(held.channel, [&] {
+      const Range leaves{shares.begin(held.rank()), shares.end(held.rank())};
+      if (!leaves.empty()) own = work_of(passes, i, held.sizes, leaves, workers).to_bytes();
+    });
+    const auto shared = held.channel.share(own, "plan");
+    together(held.channel, [&] {
+      PassWork& all = work.emplace_back();
+      bool first = true;
+      for (const std::vector<std::byte>& bytes : shared) {
+        if (bytes.empty()) continue;
+        PassWork some = PassWork::from_bytes(bytes);
+        if (first) {
+          all = std::move(some);
+        } else {
+          all.append(some);
+        }
+        first = false;
+      }
+      pass.chunks_per_task = plan::chunks_per_task(all.chunk_work, held.sizes.keys);
+    });
+  }
 }
 
 // This rank's parts, and those of others that have rows of it.
@@ -221,25 +252,71 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
   });
   check_equal(channel, "plan", std::array{Claim{"passes", text_of(held.passes)}});
 
+  std::vector<PassWork> work;
+  measure(held, *passes, *workers, work);
   std::vector<Piece> pieces;
-  together(channel, [&] {
-    std::vector<PassWork> work;
-    for (std::size_t i = 0; i < held.passes.size(); ++i) {
-      PassPlan& pass = held.passes[i];
-      const Range tiles = pass.tiles.count();
-      const Layout whole =
-          passes->build(i, held.sizes.extent(), pass.tiles.some(std::span(&tiles, 1)), *workers);
-      pass.chunks_per_task = plan::chunks_per_task(whole.held()->terms.front().layout);
-    }
-    pieces = assign(work, held.passes);
-  });
+  together(channel, [&] { pieces = assign(held, work); });
   together(channel, [&] {
     find_parts(held, pieces, *passes, *workers);
     find_needs(held);
     held.sums = SumPlaces(held.parts, held.passes, held.sizes, held.keys);
   });
   tell_needs(held);
+  held.forward = traffic_of(held, forward_rows(held, true, false), false);
+  held.backward = traffic_of(held, backward_rows(held), true);
   return Plan(std::move(shared));
 }
+
+Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q, const TensorSpec& k,
+          const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call, const PlanOptions& options) {
+  const auto assign_work = [](Plan::Held& held, std::span<const PassWork> work) {
+    const backend::Sizes& s = held.sizes;
+    PlanCall of{.batch = s.batch,
+                .key_batch = s.key_batch,
+                .key_heads = s.key_heads,
+                .per_key_head = held.per_key_head(),
+                .queries = s.queries,
+                .keys = s.keys,
+                .dim = s.dim,
+                .value_dim = s.value_dim,
+                .query_bytes = static_cast<std::int64_t>(size_of(held.q)),
+                .key_bytes = static_cast<std::int64_t>(size_of(held.k)),
+                .value_bytes = static_cast<std::int64_t>(size_of(held.v))};
+    std::vector<layout::Tiles> tiles;
+    for (const PassPlan& pass : held.passes) {
+      of.tiles_per_leaf.push_back(pass.tiles_per_leaf);
+      tiles.push_back(pass.tiles);
+    }
+    const Assignment assigned = assign(of, work, tiles, held.queries, held.keys, held.options);
+    held.balance = assigned.taken().balance;
+    held.description = assigned.describe();
+    return assigned.pieces;
+  };
+  return make_plan(attention, std::move(exchange), q, k, v, queries, keys, call, options, assign_work);
+}
+
+double Plan::balance() const { return held_->balance; }
+Traffic Plan::forward_traffic() const { return held_->forward; }
+Traffic Plan::backward_traffic() const { return held_->backward; }
+Traffic Plan::forward_moved() const { return held_->forward_moved; }
+Traffic Plan::backward_moved() const { return held_->backward_moved; }
+
+std::int64_t Plan::bytes_of_all_gather() const {
+  const backend::Sizes& s = held_->sizes;
+  const std::int64_t row = RowBytes().add(held_->k, s.dim).add(held_->v, s.value_dim).sum;
+  return s.key_batch * s.key_heads * (s.keys.count() - held_->own_keys().count()) * row;
+}
+
+std::int64_t Plan::memory() const {
+  const backend::Sizes& s = held_->sizes;
+  std::int64_t bytes = held_->forward.sent + held_->forward.received;
+  const std::int64_t row = RowBytes().add(held_->q, s.dim).sum;
+  const RowTraffic rows = forward_rows(*held_, true, false);
+  for (const Part& part : held_->parts)
+    bytes += part.rows() * part.piece.batch.count() * part.heads(held_->per_key_head()).count() * (row + rows.back(part));
+  return bytes;
+}
+
+std::string Plan::describe() const { return held_->description; }
 
 }  // namespace treadle::distributed

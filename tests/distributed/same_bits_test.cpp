@@ -1,0 +1,306 @@
+// A distributed call has the bits of one machine's, whoever computes what.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+#include <random>
+
+#include "base/element.h"
+#include "distributed/held_plan.h"
+#include "fuzz.h"
+#include "rank_threads.h"
+#include "random_pieces.h"
+#include "treadle/distributed.h"
+#include "treadle/treadle.h"
+
+namespace treadle {
+namespace {
+
+namespace td = distributed;
+
+using test::Exchanges;
+
+struct Random {
+  std::mt19937_64& engine;
+  std::int64_t operator()(std::int64_t most) {
+    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(most));
+  }
+  bool one_in(std::int64_t n) { return (*this)(n) == 0; }
+};
+
+Tensor random_tensor(Random& random, DType type, const Dims& shape, double size = 1) {
+  Tensor wide(DType::f32, shape);
+  for (float& x : wide.data<float>())
+    x = static_cast<float>(size * (static_cast<double>(random(2001)) - 1000) / 700);
+  if (type == DType::f32) return wide;
+  Tensor narrow(type, shape);
+  for (std::int64_t i = 0; i < wide.count(); ++i)
+    base::store_double(narrow.view().data(), type, i, static_cast<double>(wide.data<float>()[static_cast<std::size_t>(i)]));
+  return narrow;
+}
+
+// Rows begin .. end of axis 2.
+ConstView rows_of(const ConstView& view, std::int64_t begin, std::int64_t end) {
+  Dims shape = view.shape();
+  shape[2] = end - begin;
+  const auto* data = static_cast<const std::byte*>(view.data()) +
+                     begin * view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
+  return {data, view.dtype(), shape, view.strides()};
+}
+
+// Whether some rows of the whole are the part, bit for bit.
+bool same_bits(const ConstView& part, const ConstView& whole, std::int64_t begin, std::int64_t end, std::string& where) {
+  const ConstView rows = rows_of(whole, begin, end);
+  if (part.shape() != rows.shape() || part.dtype() != rows.dtype()) {
+    where = "shapes differ";
+    return false;
+  }
+  const std::int64_t length = part.rank() == 4 ? part.size(3) : 1;
+  const auto size = static_cast<std::int64_t>(size_of(part.dtype()));
+  for (std::int64_t b = 0; b < part.size(0); ++b) {
+    for (std::int64_t h = 0; h < part.size(1); ++h) {
+      for (std::int64_t r = 0; r < part.size(2); ++r) {
+        const auto at = [&](const ConstView& view) {
+          return static_cast<const std::byte*>(view.data()) +
+                 (b * view.stride(0) + h * view.stride(1) + r * view.stride(2)) * size;
+        };
+        if (std::memcmp(at(part), at(rows), static_cast<std::size_t>(length * size)) != 0) {
+          where = fmt::format("b {} h {} row {}:", b, h, begin + r);
+          for (std::int64_t d = 0; d < length; ++d) {
+            const double x = base::load_double(at(part), part.dtype(), d), y = base::load_double(at(rows), rows.dtype(), d);
+            if (x != y || std::signbit(x) != std::signbit(y)) {
+              where += fmt::format(" element {} is {} for {}", d, x, y);
+              break;
+            }
+          }
+          return false;
+        }
+      }
+    }
+  }
+  return true;
+}
+
+struct Form {
+  std::string mask, score;
+  std::vector<Capture> captures;
+  std::vector<std::string> gradients;
+  test::MayDivide may;
+  std::vector<std::shared_ptr<Tensor>> held;
+};
+
+struct Lengths {
+  std::int64_t batch, heads, queries, keys;
+};
+
+Form random_form(Random& random, const Lengths& s) {
+  Form form;
+  const std::vector<std::string> masks{
+      "true",
+      "q >= kv",
+      "q >= kv",
+      "q - kv < 200 and q >= kv",
+      "abs(q - kv) <= 37",
+      "kv < 100 or q >= kv",
+      "q >= kv and (q - kv < 64 or (q - kv) % 64 == 0)",
+      "q >= kv and (q // 32 == kv // 32 or kv % 32 >= 28)",
+      "q >= kv and (q - kv) % 8 == 0",
+      "(h % 2 == 0 and q - kv < 50 and q >= kv) or (h % 2 == 1 and q >= kv and (q - kv) % 16 == 0)",
+      "doc[q] == doc[kv] and q >= kv",
+      "b == 0 or abs(q - kv) < 100",
+      "kv < 32 or q < 32 or abs(q - kv) < 40",
+      "q > kv + 700",
+  };
+  form.mask = masks[static_cast<std::size_t>(random(std::ssize(masks)))];
+  if (form.mask.find("doc") != std::string::npos) {
+    auto doc = std::make_shared<Tensor>(DType::i32, Dims{std::max(s.queries, s.keys)});
+    std::int32_t number = 0;
+    for (std::int32_t& x : doc->data<std::int32_t>()) {
+      if (random.one_in(150)) ++number;
+      x = number;
+    }
+    form.captures.emplace_back("doc", doc);
+    form.held.push_back(doc);
+  }
+  struct Score {
+    std::string text;
+    Dims shape;
+    test::MayDivide may;
+  };
+  const std::int64_t longest = std::max(s.queries, s.keys);
+  const std::vector<Score> scores{
+      {"score", {}, {}},
+      {"score", {}, {}},
+      {"score * 0.5 + float(h) * float(kv - q) * 0.001", {}, {}},
+      {"20.0 * tanh(score * 0.05)", {}, {}},
+      {"score + table[h]", {s.heads}, {}},
+      {"score + table[h, kv]", {s.heads, s.keys}, {}},
+      {"score + table[q] * 0.5", {s.queries}, {}},
+      {"score + table[q - kv + " + std::to_string(longest) + "]", {2 * longest + 1}, {}},
+      {"score + table[q, kv]", {s.queries, s.keys}, {.heads = false, .batch = false}},
+      {"score + table[h, q, kv]", {s.heads, s.queries, s.keys}, {.batch = false}},
+      {"score + table[b, h] * float(q - kv) * 0.01", {s.batch, s.heads}, {}},
+  };
+  const Score& score = scores[static_cast<std::size_t>(random(std::ssize(scores)))];
+  form.score = score.text;
+  if (!score.shape.empty() && count_of(score.shape) < 3'000'000) {
+    auto table = std::make_shared<Tensor>(random_tensor(random, DType::f32, score.shape));
+    form.captures.emplace_back("table", table);
+    form.held.push_back(table);
+    if (!random.one_in(4)) {
+      form.gradients = {"table"};
+      form.may = score.may;
+    }
+  } else {
+    form.score = "score";
+  }
+  return form;
+}
+
+td::Shards random_shards(Random& random, std::int64_t length, int ranks) {
+  if (random.one_in(3)) return td::Shards::even(length, ranks);
+  td::Shards shards;
+  for (int r = 1; r < ranks; ++r) shards.starts.push_back(random.one_in(5) ? 0 : random(length + 1));
+  shards.starts.push_back(0);
+  shards.starts.push_back(length);
+  std::ranges::sort(shards.starts);
+  return shards;
+}
+
+class Case {
+ public:
+  explicit Case(std::uint64_t seed) : engine_(test::rng(seed)), random_{engine_}, seed_(seed) {
+    ranks_ = static_cast<int>(1 + random_(8));
+    const bool one_shot = random_.one_in(3);
+    s_.batch = 1 + random_(one_shot ? 1 : 3);
+    key_heads_ = 1 + random_(3);
+    s_.heads = key_heads_ * (1 + random_(3));
+    const std::int64_t longest = random_.one_in(3) ? 2600 : 600;
+    s_.queries = 1 + random_(longest);
+    s_.keys = random_.one_in(3) ? 1 + random_(longest) : s_.queries;
+    const std::vector<std::int64_t> dims{16, 24, 33, 64};
+    const std::int64_t dim = dims[static_cast<std::size_t>(random_(4))];
+    const std::int64_t value_dim = random_.one_in(3) ? dims[static_cast<std::size_t>(random_(4))] : dim;
+    const std::int64_t key_batch = random_.one_in(3) ? 1 : s_.batch;
+    const std::vector<DType> types{DType::f32, DType::f32, DType::f32, DType::bf16, DType::f16, DType::f64};
+    const auto type = [&] { return types[static_cast<std::size_t>(random_(std::ssize(types)))]; };
+    const DType tq = type(), tk = random_.one_in(3) ? type() : tq, tv = random_.one_in(3) ? type() : tk;
+    compute_ = tq == DType::f64 || tk == DType::f64 || tv == DType::f64 ? DType::f64 : DType::f32;
+    form_ = random_form(random_, s_);
+    // Entries that share keys join their leaves in one tree, which a captured gradient's sums follow.
+    if (key_batch == 1 && s_.batch > 1 && !form_.gradients.empty()) form_.may.batch = false;
+    q_ = random_tensor(random_, tq, {s_.batch, s_.heads, s_.queries, dim});
+    k_ = random_tensor(random_, tk, {key_batch, key_heads_, s_.keys, dim});
+    v_ = random_tensor(random_, tv, {key_batch, key_heads_, s_.keys, value_dim});
+    dout_ = random_tensor(random_, tq, {s_.batch, s_.heads, s_.queries, value_dim});
+    if (random_.one_in(2)) dlse_ = random_tensor(random_, compute_, {s_.batch, s_.heads, s_.queries});
+    queries_ = random_shards(random_, s_.queries, ranks_);
+    keys_ = random_shards(random_, s_.keys, ranks_);
+    call_.lse = true;
+    call_.max = random_.one_in(2);
+    if (random_.one_in(3)) call_.dropout = {.probability = 0.25, .seed = seed, .offset = 3};
+    if (random_.one_in(3)) {
+      sinks_ = random_tensor(random_, DType::f32, {s_.heads});
+      call_.sinks = ConstView(sinks_);
+    }
+    call_.executor = serial_executor();
+    pieces_seed_ = engine_();
+    planned_ = random_.one_in(2);
+  }
+
+  std::string text() const {
+    return fmt::format("{} ranks, {} x {}/{} x {} x {} keys, q {} k {} v {} dims {} {}, mask {}, score {}, gradients {}, {}",
+                       ranks_, s_.batch, s_.heads, key_heads_, s_.queries, s_.keys, name_of(q_.dtype()),
+                       name_of(k_.dtype()), name_of(v_.dtype()), q_.size(3), v_.size(3), form_.mask, form_.score,
+                       form_.gradients.size(), planned_ ? "planned" : "random pieces");
+  }
+
+  void run() {
+    SCOPED_TRACE(text());
+    Options options;
+    options.mask = parse(form_.mask, form_.captures);
+    options.score_mod = parse(form_.score, form_.captures);
+    options.gradients = form_.gradients;
+    const Attention attention = compile(options);
+    const Forward whole = attention.forward({q_, k_, v_}, call_);
+    std::optional<ConstView> dlse;
+    if (dlse_) dlse = *dlse_;
+    const Backward gradients = attention.backward({q_, k_, v_}, {whole.out, whole.lse}, dout_, dlse, call_);
+    test::on_ranks(in_process_exchanges(ranks_, {.seed = seed_}), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+      const td::Plan plan = make(attention, exchange);
+      const auto q_rows = [&](const ConstView& view) { return rows_of(view, queries_.begin(r), queries_.end(r)); };
+      const auto k_rows = [&](const ConstView& view) { return rows_of(view, keys_.begin(r), keys_.end(r)); };
+      const Inputs mine{q_rows(q_), k_rows(k_), k_rows(v_)};
+      const Forward y = td::forward(attention, plan, mine, call_);
+      const auto expect = [&](std::string_view name, const ConstView& part, const ConstView& all, const td::Shards& shards) {
+        std::string where;
+        EXPECT_TRUE(same_bits(part, all, shards.begin(r), shards.end(r), where)) << name << " of rank " << r << ": " << where;
+      };
+      expect("out", y.out, whole.out, queries_);
+      expect("lse", y.lse, whole.lse, queries_);
+      if (call_.max) expect("max", y.max, whole.max, queries_);
+      if (!call_.max) {
+        EXPECT_EQ(plan.forward_moved(), plan.forward_traffic());
+      }
+      std::optional<ConstView> own_dlse;
+      if (dlse) own_dlse = q_rows(*dlse);
+      const Backward g = td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call_);
+      expect("dq", g.dq, gradients.dq, queries_);
+      expect("dk", g.dk, gradients.dk, keys_);
+      expect("dv", g.dv, gradients.dv, keys_);
+      for (std::size_t c = 0; c < g.captures.size(); ++c) {
+        const ConstView got = g.captures[c].gradient, all = gradients.captures[c].gradient;
+        const auto bytes = static_cast<std::size_t>(got.count()) * size_of(got.dtype());
+        EXPECT_EQ(std::memcmp(got.data(), all.data(), bytes), 0) << "gradient of a capture, rank " << r;
+      }
+      if (call_.sinks) {
+        EXPECT_EQ(std::memcmp(g.dsinks.view().data(), gradients.dsinks.view().data(),
+                              static_cast<std::size_t>(g.dsinks.count()) * sizeof(float)),
+                  0)
+            << "dsinks, rank " << r;
+      }
+      EXPECT_EQ(plan.backward_moved(), plan.backward_traffic());
+    });
+  }
+
+ private:
+  td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange) const {
+    const auto spec = [](const Tensor& t) { return TensorSpec(t.dtype(), t.shape()); };
+    if (planned_) return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_, options_);
+    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_, options_,
+                         [&](td::Plan::Held& held, std::span<const td::PassWork>) {
+                           std::mt19937_64 random(pieces_seed_);
+                           test::MayDivide may = form_.may;
+                           for (const td::PassPlan& pass : held.passes)
+                             may.chunks = may.chunks && (pass.chunks_per_task == 1 || form_.gradients.empty());
+                           return test::RandomPieces(random, ranks_, may).make(held);
+                         });
+  }
+
+  std::mt19937_64 engine_;
+  Random random_;
+  std::uint64_t seed_, pieces_seed_ = 0;
+  int ranks_ = 1;
+  Lengths s_{};
+  std::int64_t key_heads_ = 1;
+  DType compute_ = DType::f32;
+  Form form_;
+  Tensor q_, k_, v_, dout_, sinks_;
+  std::optional<Tensor> dlse_;
+  td::Shards queries_, keys_;
+  td::PlanOptions options_;
+  Call call_;
+  bool planned_ = false;
+};
+
+TEST(SameBits, WhoeverComputesWhat) {
+  for (int round = 0; round < test::fuzz_count(300); ++round) {
+    const std::uint64_t seed = test::fuzz_seed(round);
+    SCOPED_TRACE(test::seed_text(seed));
+    Case(seed).run();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace treadle
