@@ -17,8 +17,9 @@ namespace {
 
 std::vector<BenchCase> chosen(const std::string& pattern) {
   std::vector<BenchCase> cases;
-  for (const auto& some : {forward_cases(), listed_cases(), decode_cases(), paged_cases(),
-                           backward_cases(), sparse_cases(), layout_cases(), compile_cases()})
+  for (const auto& some :
+       {forward_cases(), listed_cases(), decode_cases(), paged_cases(), backward_cases(),
+        sparse_cases(), layout_cases(), compile_cases(), plan_cases()})
     cases.insert(cases.end(), some.begin(), some.end());
   std::erase_if(
       cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });
@@ -55,6 +56,7 @@ Table empty_table() {
                 "error",
                 {"bytes", "MiB"},
                 {"build_bytes", "MiB to build"},
+                "balance",
                 "ratio",
                 "note"});
 }
@@ -78,7 +80,8 @@ void add_row(Table& table, const BenchCase& c, const Measured& m) {
              optional_cell(m.error, "{:.1e}"),
              mebibytes(m.bytes),
              mebibytes(m.build_bytes),
-             optional_cell(m.ratio, "{:.2f}"),
+             optional_cell(m.balance, "{:.3f}"),
+             optional_cell(m.ratio, m.balance ? "{:.4f}" : "{:.2f}"),
              m.note});
 }
 

@@ -25,6 +25,7 @@ struct Measured {
   std::optional<double> error{};              // the largest, against fp64
   std::optional<std::int64_t> bytes{};        // of the result
   std::optional<std::int64_t> build_bytes{};  // the most memory in use while it was built
+  std::optional<double> balance{};  // of ranks: the largest share of the work over the mean
   // A comparison that the case is about, and what it compares.
   std::optional<double> ratio{};
   std::string note{};
@@ -44,6 +45,7 @@ std::vector<BenchCase> backward_cases();
 std::vector<BenchCase> sparse_cases();
 std::vector<BenchCase> layout_cases();
 std::vector<BenchCase> compile_cases();
+std::vector<BenchCase> plan_cases();
 
 // The shortest of several runs, in milliseconds; runs more often the shorter they are.
 double best_ms(const std::function<void()>& work);

@@ -15,10 +15,10 @@ namespace treadle::cli {
 
 MaskMod causal_window() { return mods::causal() & mods::window(1024); }
 
-MaskMod random_documents(std::int64_t length) {
+MaskMod random_documents(std::int64_t length, int count) {
   std::mt19937_64 random(16);
   std::vector<std::int64_t> cuts{0, length};
-  for (int i = 0; i < 15; ++i)
+  for (int i = 0; i < count - 1; ++i)
     cuts.push_back(std::uniform_int_distribution<std::int64_t>(1, length - 1)(random));
   std::ranges::sort(cuts);
   auto ids = std::make_shared<Tensor>(DType::i32, Dims{length});

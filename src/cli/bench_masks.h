@@ -22,8 +22,8 @@ inline constexpr const char* dilated_text = "q >= kv && q - kv < 1024 && (q - kv
 
 // ---- others ----
 
-MaskMod causal_window();                        // the 1024 latest keys
-MaskMod random_documents(std::int64_t length);  // sixteen of random lengths
+MaskMod causal_window();                                        // the 1024 latest keys
+MaskMod random_documents(std::int64_t length, int count = 16);  // of random lengths
 
 // Blocks of 64: three in a window, two for everybody, three at random, others for each head.
 MaskMod bigbird_blocks(std::int64_t length, std::int64_t heads);

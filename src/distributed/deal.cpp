@@ -23,6 +23,8 @@ using Units = std::vector<Unit>;
 // A leaf of which a key head has so much of a part's work is cut, and the part that has its queries
 // keeps at most so much of it.
 constexpr double heavy = 0.5, most_of_heavy = 0.8;
+// How many units after the next one may be taken instead.
+constexpr std::size_t look_ahead = 32;
 
 class Dealer {
  public:
@@ -64,7 +66,8 @@ class Dealer {
   }
   // With less room than `least` no leaf is cut at chunks.
   void fill(int part, double cap, double least, Units& units);
-  bool divide(const Unit& unit, double room, double least, Units& units) const;
+  bool take(int part, std::size_t at, double room, Units& units);
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
 
   const Group& group_;
@@ -215,41 +218,59 @@ void Dealer::deal_rest() {
     const int part = parts.top().second;
     // Of what is large, only as much as is still missing.
     const double room = std::max(mean_ * (1 + excess_) - load(part), 0.0);
-    if (next.pairs > std::max(room, excess_ * mean_ / 4) && divide(next, room, 0, away_)) continue;
+    if (next.pairs > std::max(room, excess_ * mean_ / 4)) {
+      auto halves = divided(next, room);
+      if (!halves) halves = cut(next, room);
+      if (halves) {
+        away_.push_back(halves->second);
+        away_.push_back(halves->first);
+        continue;
+      }
+    }
     parts.pop();
     give(part, next);
     parts.emplace(load(part), part);
   }
 }
 
-// The next units, as long as there is room.
+// The next units, as long as there is room; where the next one does not fit, one soon after it.
 void Dealer::fill(int part, double cap, double least, Units& units) {
   while (!units.empty()) {
     const double room = cap - load(part);
-    const Unit next = units.back();
-    if (next.pairs <= room) {
-      units.pop_back();
-      give(part, next);
-      continue;
-    }
     if (room <= 0) return;
-    units.pop_back();
-    if (!divide(next, room, least, units)) {
-      units.push_back(next);
-      return;
+    if (take(part, units.size() - 1, room, units)) continue;
+    if (room < least) return;
+    const std::size_t last = units.size() > look_ahead ? units.size() - look_ahead : 0;
+    bool taken = false;
+    for (std::size_t at = units.size(); at-- > last && !taken;) taken = take(part, at, room, units);
+    for (std::size_t at = units.size(); at-- > last && !taken;) {
+      if (const auto parts = cut(units[at], room)) {
+        give(part, parts->first);
+        units[at] = parts->second;
+        taken = true;
+      }
     }
+    if (!taken) return;
   }
 }
 
-// Puts two halves there, the first of which is as much as fits, if that is possible.
-bool Dealer::divide(const Unit& all, double room, double least, Units& units) const {
-  const auto at = [&](Range Box::* range, std::int64_t first) {
-    Unit front = all, back = all;
-    (front.box.*range).end = (back.box.*range).begin = first;
-    units.push_back(unit(back.box));
-    units.push_back(unit(front.box));
-  };
-  for (Range Box::* range : {&Box::key_heads, &Box::batch}) {
+// The unit, or some of its key heads or batch entries.
+bool Dealer::take(int part, std::size_t at, double room, Units& units) {
+  if (units[at].pairs <= room) {
+    give(part, units[at]);
+    units.erase(units.begin() + static_cast<std::ptrdiff_t>(at));
+    return true;
+  }
+  const auto parts = divided(units[at], room);
+  if (!parts || parts->first.pairs > room) return false;
+  give(part, parts->first);
+  units[at] = parts->second;
+  return true;
+}
+
+// As many key heads, or else batch entries, as there is room for, but at least one, and the others.
+std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double room) const {
+  for (Range Box::*range : {&Box::key_heads, &Box::batch}) {
     const Range whole = all.box.*range;
     if (whole.count() < 2) continue;
     std::int64_t first = whole.begin + 1;
@@ -258,16 +279,11 @@ bool Dealer::divide(const Unit& all, double room, double least, Units& units) co
       (more.*range).end = first + 1;
       if (group_.costs.of(more) > room) break;
     }
-    at(range, first);
-    return true;
+    Box front = all.box, back = all.box;
+    (front.*range).end = (back.*range).begin = first;
+    return std::pair(unit(front), unit(back));
   }
-  if (room < least) return false;
-  if (const auto parts = cut(all, room)) {
-    units.push_back(parts->second);
-    units.push_back(parts->first);
-    return true;
-  }
-  return false;
+  return std::nullopt;
 }
 
 // Some chunks that fit, at one end, and the others. Few are better than many, since each has a state.

@@ -132,7 +132,7 @@ class Keys {
   std::vector<Run> stepped_;
 };
 
-// Who sends anything to whom.
+// Whom each rank exchanges anything with, in one direction.
 class Peers {
  public:
   explicit Peers(int ranks)
@@ -140,25 +140,41 @@ class Peers {
         words_((static_cast<std::size_t>(ranks) + 63) / 64),
         bits_(static_cast<std::size_t>(ranks) * words_) {}
 
-  void add(int from, int to) {
-    if (from == to) return;
-    bits_[static_cast<std::size_t>(to) * words_ + static_cast<std::size_t>(from) / 64] |=
-        std::uint64_t{1} << (from % 64);
+  void add(int rank, int peer) { add(rank, peer, peer); }
+  // first ... last
+  void add(int rank, int first, int last) {
+    std::uint64_t* bits = bits_.data() + static_cast<std::size_t>(rank) * words_;
+    for (int word = first / 64; word <= last / 64; ++word) {
+      const int begin = std::max(first - word * 64, 0), end = std::min(last - word * 64, 63);
+      bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end));
+    }
   }
-  void count(std::vector<Traffic>& traffic) const {
-    for (int to = 0; to < ranks_; ++to) {
-      for (std::size_t at = 0; at < words_; ++at) {
-        std::uint64_t word = bits_[static_cast<std::size_t>(to) * words_ + at];
-        for (; word != 0; word &= word - 1)
-          ++traffic[at * 64 + static_cast<std::size_t>(std::countr_zero(word))].messages;
+  // Messages to the rank's peers.
+  void count_sent(std::vector<Traffic>& traffic) const {
+    for (int rank = 0; rank < ranks_; ++rank)
+      for_each(rank, [&](std::size_t) { ++traffic[static_cast<std::size_t>(rank)].messages; });
+  }
+  // Or from them.
+  void count_received(std::vector<Traffic>& traffic) const {
+    for (int rank = 0; rank < ranks_; ++rank)
+      for_each(rank, [&](std::size_t peer) { ++traffic[peer].messages; });
+  }
+
+ private:
+  template <class Each>
+  void for_each(int rank, const Each& each) const {
+    for (std::size_t at = 0; at < words_; ++at) {
+      std::uint64_t word = bits_[static_cast<std::size_t>(rank) * words_ + at];
+      for (; word != 0; word &= word - 1) {
+        const std::size_t peer = at * 64 + static_cast<std::size_t>(std::countr_zero(word));
+        if (peer != static_cast<std::size_t>(rank)) each(peer);
       }
     }
   }
 
- private:
   int ranks_;
   std::size_t words_;
-  std::vector<std::uint64_t> bits_;  // [to][from]
+  std::vector<std::uint64_t> bits_;  // [rank][peer]
 };
 
 // Rows that each rank hands out or gets, from ranges of positions that some rank needs or has.
@@ -269,10 +285,10 @@ class Model {
       first = last;
     }
     count_key_bytes();
-    first_peers_.count(found_.forward);
-    last_peers_.count(found_.forward);
-    first_peers_.count(found_.backward);
-    gradient_peers_.count(found_.backward);
+    first_peers_.count_received(found_.forward);
+    last_peers_.count_sent(found_.forward);
+    first_peers_.count_received(found_.backward);
+    gradient_peers_.count_sent(found_.backward);
     sum_up();
     return std::move(found_);
   }
@@ -336,7 +352,8 @@ class Model {
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
   // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
-  Peers first_peers_, last_peers_, gradient_peers_;
+  Peers first_peers_;                  // who sends a rank what it needs
+  Peers last_peers_, gradient_peers_;  // whom it sends what it found
   Keys keys_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
   Modelled found_;
@@ -375,7 +392,7 @@ void Model::move_rows(const Piece& piece) {
         send(found_.forward, rows.rank, piece.rank, count * q);
         send(found_.backward, rows.rank, piece.rank,
              count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-        first_peers_.add(rows.rank, piece.rank);
+        first_peers_.add(piece.rank, rows.rank);
       }
       if (joins != piece.rank) {
         send(found_.forward, piece.rank, joins, count * states * state);
@@ -433,8 +450,7 @@ void Model::move_keys(int rank, const Alike& some) {
     const double own = share * static_cast<double>(own_rows(rank, keys));
     rows += share * static_cast<double>(keys.count()) - own;
     needed_.add(keys, share * lists, [&](int first, int last) {
-      for (int from = first; from <= last; ++from)
-        if (problem_.keys.count(from) > 0) first_peers_.add(from, rank);
+      first_peers_.add(rank, first, last);
     });
     needed_.take_away(rank, own * lists);
   });
@@ -453,8 +469,7 @@ void Model::move_gradients(int rank, const Alike& some) {
       const double own = share * static_cast<double>(own_rows(rank, keys));
       rows += share * static_cast<double>(keys.count()) - own;
       added_.add(keys, share * lists, [&](int first, int last) {
-        for (int to = first; to <= last; ++to)
-          if (problem_.keys.count(to) > 0) gradient_peers_.add(rank, to);
+        gradient_peers_.add(rank, first, last);
       });
       added_.take_away(rank, own * lists);
     });

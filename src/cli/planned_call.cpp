@@ -1,0 +1,56 @@
+// Measures all leaves of a call.
+//
+// In: a mask, sizes. Out: the work of each pass.
+#include "cli/planned_call.h"
+
+#include <chrono>
+#include <memory>
+
+#include "api/stages.h"
+#include "backend/cpu/make_cpu.h"
+#include "base/error.h"
+
+namespace treadle::cli {
+
+distributed::Assignment PlannedCall::assign(int ranks,
+                                            const distributed::PlanOptions& options) const {
+  using distributed::Shards;
+  return distributed::assign(call, passes, tiles, Shards::even(call.queries.count(), ranks),
+                             Shards::even(call.keys.count(), ranks), options);
+}
+
+PlannedCall planned_call(std::string_view name, const MaskMod& mask, const backend::Sizes& sizes,
+                         DType dtype, const base::Workers& workers) {
+  const auto start = std::chrono::steady_clock::now();
+  Options options;
+  options.mask = mask;
+  const api::Stages made = api::stages_of(options);
+  const auto cpu = backend::cpu::make_cpu(made.program, "");
+  const backend::Bindings bound{.mask = api::memory_of(made.program.mask.slots(), made.captures)};
+  const auto passes = cpu->passes(sizes, bound, workers);
+  if (passes == nullptr) base::fail("{}: this backend runs no calls on several machines", name);
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  PlannedCall planned{.call = {.batch = sizes.batch,
+                               .key_batch = sizes.key_batch,
+                               .key_heads = sizes.key_heads,
+                               .per_key_head = sizes.heads / sizes.key_heads,
+                               .queries = sizes.queries,
+                               .keys = sizes.keys,
+                               .dim = sizes.dim,
+                               .value_dim = sizes.value_dim,
+                               .query_bytes = bytes,
+                               .key_bytes = bytes,
+                               .value_bytes = bytes}};
+  for (std::size_t pass = 0; pass < passes->count(); ++pass) {
+    planned.tiles.push_back(passes->tiles(pass));
+    planned.call.tiles_per_leaf.push_back(passes->tiles_per_leaf(pass));
+    const std::int64_t leaves =
+        distributed::leaves_of(planned.tiles.back().count(), planned.call.tiles_per_leaf.back());
+    planned.passes.push_back(distributed::work_of(*passes, pass, sizes, leaves, workers));
+  }
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  planned.measure_ms = took.count();
+  return planned;
+}
+
+}  // namespace treadle::cli
