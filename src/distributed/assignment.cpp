@@ -21,12 +21,14 @@ using layout::Range;
 // Those that can be: divisors of both, in powers of two, or what the caller wants.
 std::vector<int> group_counts(const PlanCall& call, int ranks, int wanted) {
   const auto divides = [&](int groups) {
-    return ranks % groups == 0 && call.key_heads % groups == 0;
+    return ranks % groups == 0 && call.key_heads % groups == 0 &&
+           (groups == 1 || call.divisible.heads);
   };
   if (wanted != 0) {
     if (wanted < 0 || !divides(wanted))
-      base::fail("plan: {} head groups of {} key heads on {} ranks; they must divide both", wanted,
-                 call.key_heads, ranks);
+      base::fail("plan: {} head groups of {} key heads on {} ranks; they must divide both{}", wanted,
+                 call.key_heads, ranks,
+                 call.divisible.heads ? "" : ", and gradients of captures that heads share need one");
     return {wanted};
   }
   std::vector<int> counts;
@@ -123,7 +125,7 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
     if (group == 0 || !problem_.costs.heads_alike()) {
       const std::size_t before = pieces.size();
       const int parts = problem_.ranks() / groups;
-      for (const Share& share : deal({problem_.costs, own, parts, homes, parts_of_chunk}, route,
+      for (const Share& share : deal({problem_.costs, own, parts, homes, parts_of_chunk, problem_.call.divisible}, route,
                                      problem_.options.excess)) {
         const Box& box = share.box;
         pieces.push_back({share.part * groups + group,

@@ -34,6 +34,12 @@ struct Piece {
   bool operator==(const Piece&) const = default;
 };
 
+// Along what a leaf may be divided. Gradients of some captures are chains of additions over all heads, batch entries or
+// keys of a task, which have the bits of one machine's call only if one rank has all of it.
+struct Divisible {
+  bool heads = true, batch = true, chunks = true;
+};
+
 // What the planner has to know of a call.
 struct PlanCall {
   std::int64_t batch = 1, key_batch = 1, key_heads = 1;
@@ -42,6 +48,7 @@ struct PlanCall {
   std::int64_t dim = 64, value_dim = 64;
   std::int64_t query_bytes = 4, key_bytes = 4, value_bytes = 4;  // of an element
   std::vector<std::int64_t> tiles_per_leaf;                      // of each pass
+  Divisible divisible;
 };
 
 // How leaves find their ranks.

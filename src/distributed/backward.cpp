@@ -233,12 +233,9 @@ class BackwardRun {
       const plan::CaptureReach reach =
           plan::capture_reach(facts_.compiled.program.derivative, name, capture(name).view().rank());
       reaches_.push_back(reach);
-      if (held_.options.sums == Sums::per_rank) continue;
-      const bool in_place = reach.by_key && reach.by_query;
-      const bool shared_batch = held_.sizes.key_batch == 1 && held_.sizes.batch > 1;
-      if ((held_.divides_heads && in_place && !reach.by_head) ||
-          (held_.divides_batch && ((in_place && !reach.by_batch) || shared_batch)) ||
-          (held_.divides_tasks && !reach.by_key)) {
+      const Divisible by = divisible_by(reach, held_);
+      const Divisible& cut = held_.divided;
+      if ((cut.heads && !by.heads) || (cut.batch && !by.batch) || (cut.chunks && !by.chunks)) {
         base::fail(
             "backward: the plan divides the work in a way that the sums of the gradient of {} cannot be; make the plan "
             "with this attention",

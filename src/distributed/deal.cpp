@@ -88,15 +88,17 @@ void Dealer::collect() {
   for (std::int64_t pass = 0; pass < group_.costs.passes(); ++pass) {
     const PassWork& work = group_.costs.pass(pass);
     Units& in_order = in_order_[static_cast<std::size_t>(pass)];
-    for (std::int64_t list = 0; list < work.batch_lists; ++list) {
+    const std::int64_t lists = group_.divisible.batch ? work.batch_lists : 1;
+    for (std::int64_t list = 0; list < lists; ++list) {
       for (std::int64_t leaf = 0; leaf < work.leaves; ++leaf) {
         Box box = whole(pass, leaf);
-        if (work.batch_lists > 1) box.batch = {list, list + 1};
+        if (lists > 1) box.batch = {list, list + 1};
         const int home =
             group_.homes[static_cast<std::size_t>(pass)][static_cast<std::size_t>(leaf)];
         const Unit all = unit(box);
         const auto boxes = static_cast<double>(box.batch.count() * box.key_heads.count());
-        if (group_.parts > 1 && all.pairs >= heavy * mean_ * boxes && all.pairs > 0) {
+        if (group_.divisible.chunks && group_.parts > 1 && all.pairs >= heavy * mean_ * boxes &&
+            all.pairs > 0) {
           cut_heavy(box, home);
         } else if (route_ == Route::transport && home >= 0) {
           at_home[static_cast<std::size_t>(home)].push_back(all);
@@ -136,8 +138,9 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
   }
   for (std::int64_t chunk = own; chunk < last; ++chunk) {
     const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
-    const auto count = std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1),
-                                              leaf.key_heads.count());
+    const std::int64_t most = group_.divisible.heads ? leaf.key_heads.count() : 1;
+    const auto count =
+        std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1), most);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t heads = leaf.key_heads.count();
       Box box = leaf;
@@ -272,7 +275,8 @@ bool Dealer::take(int part, std::size_t at, double room, Units& units) {
 std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double room) const {
   for (Range Box::*range : {&Box::key_heads, &Box::batch}) {
     const Range whole = all.box.*range;
-    if (whole.count() < 2) continue;
+    const bool may = range == &Box::batch ? group_.divisible.batch : group_.divisible.heads;
+    if (whole.count() < 2 || !may) continue;
     std::int64_t first = whole.begin + 1;
     Box more = all.box;
     for (; first + 1 < whole.end; ++first) {

@@ -60,6 +60,7 @@ struct Group {
   // Of each pass and leaf, and of each chunk of keys.
   const std::vector<std::vector<int>>& homes;           // a part, or -1
   const std::vector<std::vector<int>>& parts_of_chunk;  // ascending
+  Divisible divisible;
 };
 
 // Everything of the group once. Where a leaf is cut, somebody has its first chunk; of the others,

@@ -49,13 +49,15 @@ struct Plan::Held {
   [[nodiscard]] std::int64_t per_key_head() const { return sizes.heads / sizes.key_heads; }
   [[nodiscard]] layout::Range own_queries() const { return {queries.begin(rank()), queries.end(rank())}; }
   [[nodiscard]] layout::Range own_keys() const { return {keys.begin(rank()), keys.end(rank())}; }
-  // Captured gradients that a piece of this plan would cut, if it has pieces of some heads or batch entries, or of
-  // some keys, only.
-  bool divides_heads = false, divides_batch = false, divides_tasks = false;
+  // Along what pieces divide leaves; of chunks of keys only where tasks have several.
+  Divisible divided{.heads = false, .batch = false, .chunks = false};
 };
 
 // Rows of queries of parts: so many bytes each, of all batch entries and heads of the part.
 std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs, std::int64_t per_key_head);
+
+// What the sums of the gradient of a capture allow.
+Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held);
 
 // What makes pieces of the work of all passes.
 using Assign = std::function<std::vector<Piece>(Plan::Held&, std::span<const PassWork>)>;

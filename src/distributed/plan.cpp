@@ -154,10 +154,10 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces, const backen
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
   for (const Piece& piece : pieces) {
-    held.divides_heads = held.divides_heads || piece.key_heads != Range(held.sizes.key_heads);
-    held.divides_batch = held.divides_batch || piece.batch != Range(held.sizes.batch);
+    held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
+    held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
     const std::int64_t per_task = held.passes[static_cast<std::size_t>(piece.pass)].chunks_per_task;
-    held.divides_tasks = held.divides_tasks || (per_task > 1 && piece.chunks != chunks);
+    held.divided.chunks = held.divided.chunks || (per_task > 1 && piece.chunks != chunks);
   }
 }
 
@@ -198,6 +198,16 @@ void tell_needs(Plan::Held& held) {
 }
 
 }  // namespace
+
+// Sums that are made in place are chains over all pairs of a task group; others are made task by task.
+Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) {
+  if (held.options.sums == Sums::per_rank) return {};
+  const bool in_place = reach.by_key && reach.by_query;
+  const bool shares_keys = held.sizes.key_batch == 1 && held.sizes.batch > 1;
+  return {.heads = !in_place || reach.by_head,
+          .batch = (!in_place || reach.by_batch) && !shares_keys,
+          .chunks = reach.by_key};
+}
 
 Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
                const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call,
@@ -269,7 +279,7 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
 
 Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q, const TensorSpec& k,
           const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call, const PlanOptions& options) {
-  const auto assign_work = [](Plan::Held& held, std::span<const PassWork> work) {
+  const auto assign_work = [&](Plan::Held& held, std::span<const PassWork> work) {
     const backend::Sizes& s = held.sizes;
     PlanCall of{.batch = s.batch,
                 .key_batch = s.key_batch,
@@ -286,6 +296,18 @@ Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const 
     for (const PassPlan& pass : held.passes) {
       of.tiles_per_leaf.push_back(pass.tiles_per_leaf);
       tiles.push_back(pass.tiles);
+    }
+    const Attention::Compiled& compiled = attention.compiled();
+    const std::vector<const Capture*> captures = api::bind("plan", compiled.captures, call.captures);
+    const bool tasks_are_chunks =
+        std::ranges::all_of(held.passes, [](const PassPlan& pass) { return pass.chunks_per_task == 1; });
+    for (const std::string& name : compiled.gradients) {
+      const int rank = (*std::ranges::find(captures, name, &Capture::name))->view().rank();
+      const Divisible by =
+          divisible_by(plan::capture_reach(compiled.program.derivative, name, rank), held);
+      of.divisible.heads = of.divisible.heads && by.heads;
+      of.divisible.batch = of.divisible.batch && by.batch;
+      of.divisible.chunks = of.divisible.chunks && (by.chunks || tasks_are_chunks);
     }
     const Assignment assigned = assign(of, work, tiles, held.queries, held.keys, held.options);
     held.balance = assigned.taken().balance;
