@@ -52,7 +52,8 @@ double given_by(double sink, const SinkRows& rows, std::int64_t b, std::int64_t 
 }
 
 template <class Value>
-void add_nodes(layout::Range node, layout::Range here, const Value& value, std::vector<double>& nodes) {
+void add_nodes(layout::Range node, layout::Range here, const Value& value,
+               std::vector<double>& nodes) {
   if (node.end <= here.begin || here.end <= node.begin || here.empty()) return;
   if (here.begin <= node.begin && node.end <= here.end) {
     nodes.push_back(tree_sum(node.begin, node.end, value));
@@ -113,13 +114,15 @@ std::vector<double> sink_gradients(const std::vector<double>& sinks, const backe
   return gradients;
 }
 
-void add_sink_nodes(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h, layout::Range here,
-                    std::int64_t all, std::vector<double>& nodes) {
-  add_nodes({0, all}, here, [&](std::int64_t m) { return given_by(sink, rows, b, h, m - here.begin); }, nodes);
+void add_sink_nodes(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h,
+                    layout::Range here, std::int64_t all, std::vector<double>& nodes) {
+  add_nodes(
+      {0, all}, here, [&](std::int64_t m) { return given_by(sink, rows, b, h, m - here.begin); },
+      nodes);
 }
 
-double join_sink_nodes(std::span<const layout::Range> owners, std::span<std::span<const double>> nodes,
-                       std::int64_t all) {
+double join_sink_nodes(std::span<const layout::Range> owners,
+                       std::span<std::span<const double>> nodes, std::int64_t all) {
   return join_nodes({0, all}, owners, nodes);
 }
 

@@ -34,10 +34,10 @@ std::vector<double> sink_gradients(const std::vector<double>& sinks, const backe
 
 // Of rows here .. of a head alone: the largest nodes of its tree that they complete, in order; `rows` has these rows
 // alone, and the head has `all`. And from those of all who have rows, `owners` their ranges: the head's sum.
-void add_sink_nodes(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h, layout::Range here,
-                    std::int64_t all, std::vector<double>& nodes);
-double join_sink_nodes(std::span<const layout::Range> owners, std::span<std::span<const double>> nodes,
-                       std::int64_t all);
+void add_sink_nodes(double sink, const SinkRows& rows, std::int64_t b, std::int64_t h,
+                    layout::Range here, std::int64_t all, std::vector<double>& nodes);
+double join_sink_nodes(std::span<const layout::Range> owners,
+                       std::span<std::span<const double>> nodes, std::int64_t all);
 
 // The gradients to a view [heads] of any type of sinks.
 void store_dsinks(const View& to, const std::vector<double>& dsinks);

@@ -76,25 +76,32 @@ Failure Failure::current() {
 void check_same_call(std::span<const Envelope> all) {
   std::size_t odd = 0, usual = 0;
   const auto call_of = [](const Envelope& e) {
-    return std::array{static_cast<std::uint64_t>(e.kind), static_cast<std::uint64_t>(e.step), e.plan, e.number};
+    return std::array{static_cast<std::uint64_t>(e.kind), static_cast<std::uint64_t>(e.step),
+                      e.plan, e.number};
   };
   const std::string_view name = name_of(all.front().kind);
   if (find_odd(all, call_of, odd, usual)) {
     const Envelope &a = all[odd], &b = all[usual];
-    const std::string_view why = a.plan != b.plan ? ", of another plan" : a.step != b.step ? ", and is further" : "";
-    base::fail("{}: rank {} makes {}{}, while rank {} makes {}; all ranks make the same calls in the same order",
-               name, odd, text_of(a), why, usual, text_of(b));
+    const std::string_view why = a.plan != b.plan   ? ", of another plan"
+                                 : a.step != b.step ? ", and is further"
+                                                    : "";
+    base::fail(
+        "{}: rank {} makes {}{}, while rank {} makes {}; all ranks make the same calls in the same "
+        "order",
+        name, odd, text_of(a), why, usual, text_of(b));
   }
   if (find_odd(all, [](const Envelope& e) { return e.what; }, odd, usual)) {
     base::fail(
-        "{}: rank {} has another score mod, or other types or shapes of captures, sinks, dropout or results than "
+        "{}: rank {} has another score mod, or other types or shapes of captures, sinks, dropout "
+        "or results than "
         "rank {}; they must be the same on all ranks",
         name, odd, usual);
   }
 }
 
 int first_failing(std::span<const Envelope> all) {
-  const auto at = std::ranges::find_if(all, [](const Envelope& e) { return e.outcome != Envelope::Outcome::fine; });
+  const auto at = std::ranges::find_if(
+      all, [](const Envelope& e) { return e.outcome != Envelope::Outcome::fine; });
   return at == all.end() ? -1 : static_cast<int>(at - all.begin());
 }
 
@@ -122,10 +129,14 @@ void check_equal(Channel& channel, std::string_view call, std::span<const Claim>
     std::vector<base::Hash> of_claim;
     for (std::size_t r = 0; r < ranks; ++r) of_claim.push_back(all[r * claims.size() + i]);
     std::size_t odd = 0, usual = 0;
-    if (!find_odd(std::span<const base::Hash>(of_claim), [](const base::Hash& h) { return h; }, odd, usual)) continue;
-    const auto texts = channel.share(to_bytes(std::string_view(claims[i].text).substr(0, most_text)), call);
-    base::fail("{}: rank {} has {} {}, rank {} has {}; it must be the same on all ranks", call, odd, claims[i].what,
-               to_text(texts[odd]), usual, to_text(texts[usual]));
+    if (!find_odd(
+            std::span<const base::Hash>(of_claim), [](const base::Hash& h) { return h; }, odd,
+            usual))
+      continue;
+    const auto texts =
+        channel.share(to_bytes(std::string_view(claims[i].text).substr(0, most_text)), call);
+    base::fail("{}: rank {} has {} {}, rank {} has {}; it must be the same on all ranks", call, odd,
+               claims[i].what, to_text(texts[odd]), usual, to_text(texts[usual]));
   }
 }
 

@@ -59,7 +59,8 @@ void check_same_call(std::span<const Envelope> all);
 // The first rank whose outcome is not fine; -1 if there is none.
 int first_failing(std::span<const Envelope> all);
 // That rank's error, on all ranks, which all call this.
-[[noreturn]] void throw_failure(Channel& channel, std::span<const Envelope> all, const Failure& own);
+[[noreturn]] void throw_failure(Channel& channel, std::span<const Envelope> all,
+                                const Failure& own);
 
 // Something that must be the same on all ranks, in words.
 struct Claim {

@@ -26,9 +26,10 @@ std::vector<int> group_counts(const PlanCall& call, int ranks, int wanted) {
   };
   if (wanted != 0) {
     if (wanted < 0 || !divides(wanted))
-      base::fail("plan: {} head groups of {} key heads on {} ranks; they must divide both{}", wanted,
-                 call.key_heads, ranks,
-                 call.divisible.heads ? "" : ", and gradients of captures that heads share need one");
+      base::fail(
+          "plan: {} head groups of {} key heads on {} ranks; they must divide both{}", wanted,
+          call.key_heads, ranks,
+          call.divisible.heads ? "" : ", and gradients of captures that heads share need one");
     return {wanted};
   }
   std::vector<int> counts;
@@ -125,8 +126,9 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
     if (group == 0 || !problem_.costs.heads_alike()) {
       const std::size_t before = pieces.size();
       const int parts = problem_.ranks() / groups;
-      for (const Share& share : deal({problem_.costs, own, parts, homes, parts_of_chunk, problem_.call.divisible}, route,
-                                     problem_.options.excess)) {
+      for (const Share& share :
+           deal({problem_.costs, own, parts, homes, parts_of_chunk, problem_.call.divisible}, route,
+                problem_.options.excess)) {
         const Box& box = share.box;
         pieces.push_back({share.part * groups + group,
                           box.pass,

@@ -44,9 +44,11 @@ void find_delta(const Given& given, Tensor& delta, const base::Workers& workers)
     const auto load = [&](const ConstView& view, std::int64_t row, std::vector<F>& numbers) {
       base::visit_dtype(view.dtype(), [&](auto element) {
         using T = typename decltype(element)::type;
-        const std::int64_t at = i / heads * view.stride(0) + i % heads * view.stride(1) + row * view.stride(2);
+        const std::int64_t at =
+            i / heads * view.stride(0) + i % heads * view.stride(1) + row * view.stride(2);
         for (std::int64_t d = 0; d < length; ++d)
-          numbers[static_cast<std::size_t>(d)] = static_cast<F>(base::load_as<T>(view.data(), at + d * view.stride(3)));
+          numbers[static_cast<std::size_t>(d)] =
+              static_cast<F>(base::load_as<T>(view.data(), at + d * view.stride(3)));
       });
     };
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -55,8 +57,9 @@ void find_delta(const Given& given, Tensor& delta, const base::Workers& workers)
       F sum = run::row_product(dout.data(), out.data(), length);
       if (given.dlse) {
         const ConstView& dlse = *given.dlse;
-        sum -= static_cast<const F*>(
-            dlse.data())[i / heads * dlse.stride(0) + i % heads * dlse.stride(1) + row * dlse.stride(2)];
+        sum -=
+            static_cast<const F*>(dlse.data())[i / heads * dlse.stride(0) +
+                                               i % heads * dlse.stride(1) + row * dlse.stride(2)];
       }
       to[static_cast<std::size_t>(i * rows + row)] = sum;
     }
@@ -88,7 +91,8 @@ struct SumTargets {
 // What a slice hands over, put where it belongs.
 class Sink final : public run::ShareSink {
  public:
-  Sink(const Plan::Held& held, std::size_t part, std::size_t slice, const SumTargets& targets, CaptureRecords& records)
+  Sink(const Plan::Held& held, std::size_t part, std::size_t slice, const SumTargets& targets,
+       CaptureRecords& records)
       : held_(held), part_(part), slice_(slice), targets_(targets), records_(records) {}
 
   void set_tasks(std::vector<std::int64_t> numbers) { tasks_ = std::move(numbers); }
@@ -96,25 +100,30 @@ class Sink final : public run::ShareSink {
   void put(Sum sum, const plan::BackwardTask& task, std::size_t piece, Range keys, const void* rows,
            std::int64_t length) override {
     const Part& part = held_.parts[part_];
-    const auto places = held_.sums.of(part_, slice_, task.key_batch * part.piece.key_heads.count() + task.key_head, piece);
+    const auto places = held_.sums.of(
+        part_, slice_, task.key_batch * part.piece.key_heads.count() + task.key_head, piece);
     const auto size = static_cast<std::int64_t>(size_of(held_.sizes.compute));
     const std::int64_t of_dk = held_.sizes.dim * size, of_dv = held_.sizes.value_dim * size;
     const std::int64_t own = sum == Sum::dk ? of_dk : of_dv;
-    auto place = std::ranges::partition_point(places, [&](const auto& p) { return p.keys.end <= keys.begin; });
+    auto place = std::ranges::partition_point(
+        places, [&](const auto& p) { return p.keys.end <= keys.begin; });
     std::int64_t done = keys.begin;
     for (; done < keys.end; ++place) {
       if (place == places.end() || place->keys.begin > done)
         base::internal_error("keys from {} on of piece {} were not announced", done, piece);
       const std::int64_t end = std::min(keys.end, place->keys.end);
-      std::byte* to = targets_.of[static_cast<std::size_t>(place->owner)] + place->row * (of_dk + of_dv);
+      std::byte* to =
+          targets_.of[static_cast<std::size_t>(place->owner)] + place->row * (of_dk + of_dv);
       if (sum == Sum::dv) to += place->keys.count() * of_dk;
       to += (done - place->keys.begin) * own;
       const auto* from = static_cast<const std::byte*>(rows) + (done - keys.begin) * length * size;
-      for (; done < end; ++done, to += own, from += length * size) std::memcpy(to, from, static_cast<std::size_t>(own));
+      for (; done < end; ++done, to += own, from += length * size)
+        std::memcpy(to, from, static_cast<std::size_t>(own));
     }
   }
 
-  void put(std::size_t capture, std::int64_t task, std::size_t piece, Range elements, const void* values) override {
+  void put(std::size_t capture, std::int64_t task, std::size_t piece, Range elements,
+           const void* values) override {
     const Part& part = held_.parts[part_];
     RecordPlace place{.capture = static_cast<std::int64_t>(capture),
                       .pass = part.piece.pass,
@@ -199,19 +208,22 @@ class BackwardRun {
     out_ = std::move(next);
   }
 
-  std::vector<Tensor> captured() const { return records_.join(held_.channel, "backward", held_.options.sums); }
+  std::vector<Tensor> captured() const {
+    return records_.join(held_.channel, "backward", held_.options.sums);
+  }
 
   void deliver(const View& dq, const View& dk, const View& dv) {
     deliver_dq(dq);
     std::vector<SumMessage> messages(static_cast<std::size_t>(held_.ranks()));
     for (const Mail::Message& message : out_->receives) {
       const auto rank = static_cast<std::size_t>(message.rank);
-      messages[rank] = {held_.added[rank], message.bytes.data() + bytes_from_parts(held_, message.rank, rows_)};
+      messages[rank] = {held_.added[rank],
+                        message.bytes.data() + bytes_from_parts(held_, message.rank, rows_)};
     }
     const auto self = static_cast<std::size_t>(held_.rank());
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
-    join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums, facts_.scale, dk, dv,
-              facts_.workers);
+    join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
+              facts_.scale, dk, dv, facts_.workers);
   }
 
  private:
@@ -223,21 +235,23 @@ class BackwardRun {
   }
   [[nodiscard]] std::vector<std::int64_t> counts() const {
     std::vector<std::int64_t> all;
-    for (const std::string& name : facts_.compiled.gradients) all.push_back(capture(name).view().count());
+    for (const std::string& name : facts_.compiled.gradients)
+      all.push_back(capture(name).view().count());
     return all;
   }
 
   // Sums of some captures' gradients cannot be divided as this plan divides the work.
   void check_captures() {
     for (const std::string& name : facts_.compiled.gradients) {
-      const plan::CaptureReach reach =
-          plan::capture_reach(facts_.compiled.program.derivative, name, capture(name).view().rank());
+      const plan::CaptureReach reach = plan::capture_reach(facts_.compiled.program.derivative, name,
+                                                           capture(name).view().rank());
       reaches_.push_back(reach);
       const Divisible by = divisible_by(reach, held_);
       const Divisible& cut = held_.divided;
       if ((cut.heads && !by.heads) || (cut.batch && !by.batch) || (cut.chunks && !by.chunks)) {
         base::fail(
-            "backward: the plan divides the work in a way that the sums of the gradient of {} cannot be; make the plan "
+            "backward: the plan divides the work in a way that the sums of the gradient of {} "
+            "cannot be; make the plan "
             "with this attention",
             name);
       }
@@ -287,11 +301,14 @@ class BackwardRun {
         }
       }
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back(
-          {r, Buffer(self ? 0 : bytes_of(held_.from[at], own_keys_) + bytes_from_homes(held_, r, rows_.there))});
+      in_.receives.push_back({r, Buffer(self ? 0
+                                             : bytes_of(held_.from[at], own_keys_) +
+                                                   bytes_from_homes(held_, r, rows_.there))});
       if (self) continue;
-      out_->sends.push_back({r, Buffer(bytes_to_homes(held_, r, rows_) + bytes_of_sums(held_, held_.sums.to()[at]))});
-      out_->receives.push_back({r, Buffer(bytes_from_parts(held_, r, rows_) + bytes_of_sums(held_, held_.added[at]))});
+      out_->sends.push_back(
+          {r, Buffer(bytes_to_homes(held_, r, rows_) + bytes_of_sums(held_, held_.sums.to()[at]))});
+      out_->receives.push_back(
+          {r, Buffer(bytes_from_parts(held_, r, rows_) + bytes_of_sums(held_, held_.added[at]))});
     }
   }
 
@@ -306,7 +323,8 @@ class BackwardRun {
   void take_in() {
     for (Mail::Message& message : in_.receives) {
       const auto rank = static_cast<std::size_t>(message.rank);
-      if (bytes_from_homes(held_, message.rank, rows_.there) == 0 || message.rank == held_.rank()) continue;
+      if (bytes_from_homes(held_, message.rank, rows_.there) == 0 || message.rank == held_.rank())
+        continue;
       in_.await(rank);
       const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
@@ -332,7 +350,8 @@ class BackwardRun {
     if (part.rows() == 0) return false;
     const backend::Sizes sizes = part.sizes(held_.sizes);
     if (sizes.keys.empty()) return false;  // dQ is zero
-    const PartKeys keys(*keys_, held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch, part.piece.key_heads);
+    const PartKeys keys(*keys_, held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
+                        part.piece.key_heads);
     const Inputs inputs{room.q, none_k_, none_v_};
     const ConstView dout = room.dout, delta = room.delta;
     const Saved saved{dout, room.lse};
@@ -342,10 +361,12 @@ class BackwardRun {
       captured.emplace_back(held_.sizes.compute, capture(name).view().shape());
       views.captures.push_back({name, captured.back().view()});
     }
-    const std::int64_t per_task = held_.passes[static_cast<std::size_t>(part.piece.pass)].chunks_per_task;
+    const std::int64_t per_task =
+        held_.passes[static_cast<std::size_t>(part.piece.pass)].chunks_per_task;
     Sink sink(held_, p, s, targets_, records_);
     if (!captured.empty())
-      sink.set_tasks(task_numbers(part.slices[s].layout.held()->terms.front().layout, held_.sizes, part, reaches_, per_task));
+      sink.set_tasks(task_numbers(part.slices[s].layout.held()->terms.front().layout, held_.sizes,
+                                  part, reaches_, per_task));
     const run::BackwardShare share{.all_leaves = part.all_leaves,
                                    .parts = part.tree,
                                    .chunks_per_task = per_task,
@@ -354,7 +375,8 @@ class BackwardRun {
                                    .sink = &sink};
     const std::optional<ConstView> no_dlse;
     const backend::BackwardEnd end = facts_.compiled.backend->backward_part(
-        {facts_.request(sizes, inputs, part.slices[s].layout, keys), saved, dout, no_dlse, views, &share, &delta},
+        {facts_.request(sizes, inputs, part.slices[s].layout, keys), saved, dout, no_dlse, views,
+         &share, &delta},
         nonfinite);
     if (end == backend::BackwardEnd::unclear) return true;
     for (std::size_t c = 0; c < captured.size(); ++c) keep_in_place(part, c, captured[c]);
@@ -397,8 +419,8 @@ class BackwardRun {
         continue;
       }
       for (std::size_t s = 0; s < part.slices.size(); ++s)
-        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads, rows, part.rows(), nullptr,
-                         nullptr, rooms_[p].dq[s].view().data()});
+        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads,
+                         rows, part.rows(), nullptr, nullptr, rooms_[p].dq[s].view().data()});
     }
     for (const Mail::Message& message : out_->receives) {
       const std::byte* at = message.bytes.data();
@@ -412,10 +434,11 @@ class BackwardRun {
         }
         runs.push_back(one_after_another(away.rows));
         const std::int64_t bytes = rows_moved(shape, away.rows, held_.per_key_head()) *
-                                   static_cast<std::int64_t>(size_of(held_.sizes.compute)) * held_.sizes.dim;
+                                   static_cast<std::int64_t>(size_of(held_.sizes.compute)) *
+                                   held_.sizes.dim;
         for (std::int64_t s = 0; s < shape.slice_count(); ++s, at += bytes)
-          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads, runs.back(),
-                           rows_of(away.rows), nullptr, nullptr, at});
+          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
+                           runs.back(), rows_of(away.rows), nullptr, nullptr, at});
       }
     }
     join.found = found;
@@ -428,7 +451,8 @@ class BackwardRun {
   Tensor delta_;
   OwnKeys own_keys_;
   RowTraffic rows_;
-  Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}}, none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
+  Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}},
+      none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
   Tensor none_dk_{held_.sizes.compute, {1, 1, 0, held_.sizes.dim}},
       none_dv_{held_.sizes.compute, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<BackwardRoom> rooms_;
@@ -452,8 +476,9 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
   };
   base::parallel_for(facts.workers, std::ssize(nodes), [&](std::int64_t i) {
     if (counts(i))
-      api::add_sink_nodes(facts.sinks[static_cast<std::size_t>(i % sizes.heads)], {given.saved, given.dout, given.dlse},
-                          i / sizes.heads, i % sizes.heads, held.own_queries(), sizes.queries.count(),
+      api::add_sink_nodes(facts.sinks[static_cast<std::size_t>(i % sizes.heads)],
+                          {given.saved, given.dout, given.dlse}, i / sizes.heads, i % sizes.heads,
+                          held.own_queries(), sizes.queries.count(),
                           nodes[static_cast<std::size_t>(i)]);
   });
   Writer own;
@@ -471,7 +496,8 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
     std::vector<std::span<const double>> of_rank;
     for (Reader& reader : readers) lists.push_back(reader.get_list<double>());
     for (const std::vector<double>& list : lists) of_rank.emplace_back(list);
-    const double sum = counts(i) ? api::join_sink_nodes(owners, of_rank, sizes.queries.count()) : 0.0;
+    const double sum =
+        counts(i) ? api::join_sink_nodes(owners, of_rank, sizes.queries.count()) : 0.0;
     gradients[static_cast<std::size_t>(i % sizes.heads)] += sum;
   }
   return gradients;
@@ -509,8 +535,8 @@ struct Placed {
   }
 };
 
-void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given, const Call& call,
-                  const std::function<BackwardViews(const CallFacts&)>& results) {
+void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
+                  const Call& call, const std::function<BackwardViews(const CallFacts&)>& results) {
   held.channel.check("backward");
   // Without what the forward left it runs again.
   Tensor out, lse;
@@ -526,7 +552,8 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
     });
     again = {out, lse};
   }
-  const Given given{all_given.mine, recompute ? again : all_given.saved, all_given.dout, all_given.dlse};
+  const Given given{all_given.mine, recompute ? again : all_given.saved, all_given.dout,
+                    all_given.dlse};
 
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
@@ -545,11 +572,13 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own = begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
+  const Envelope own =
+      begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
   std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
-  in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), [&] { check_begin(all); });
+  in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
+                 [&] { check_begin(all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;
@@ -594,8 +623,9 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
 
 }  // namespace
 
-Backward backward(const Attention& attention, const Plan& plan, const Inputs& mine, const Saved& saved,
-                  const ConstView& dout, const std::optional<ConstView>& dlse, const Call& call) {
+Backward backward(const Attention& attention, const Plan& plan, const Inputs& mine,
+                  const Saved& saved, const ConstView& dout, const std::optional<ConstView>& dlse,
+                  const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
   Backward result;
   run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
@@ -616,8 +646,9 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
   return result;
 }
 
-void backward_into(const Attention& attention, const Plan& plan, const BackwardViews& results, const Inputs& mine,
-                   const Saved& saved, const ConstView& dout, const std::optional<ConstView>& dlse, const Call& call) {
+void backward_into(const Attention& attention, const Plan& plan, const BackwardViews& results,
+                   const Inputs& mine, const Saved& saved, const ConstView& dout,
+                   const std::optional<ConstView>& dlse, const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
   run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
     api::check_result("backward", "dq", results.dq, mine.q);

@@ -11,7 +11,8 @@
 
 namespace treadle::distributed {
 
-CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const Plan::Held& held, const Call& call)
+CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const Plan::Held& held,
+                     const Call& call)
     : name(of),
       compiled(with),
       captures(api::bind(of, with.captures, call.captures)),
@@ -21,11 +22,16 @@ CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const
       workers(api::workers_of(of, call)),
       scale(api::scale_of(with, held.sizes.dim)) {
   if (with.mask != held.mask)
-    base::fail("{}: the plan is of another mask than the attention's; a plan serves all attentions with its mask", of);
+    base::fail(
+        "{}: the plan is of another mask than the attention's; a plan serves all attentions with "
+        "its mask",
+        of);
   const std::string machine = fmt::format("Treadle {}, {}", version(), with.backend->machine());
   if (machine != held.machine)
-    base::fail("{}: the plan is for {}, the attention for {}; they must be for the same", of, held.machine, machine);
-  if (!call.layout.empty()) base::fail("{}: a layout is given; a distributed call has that of its plan", of);
+    base::fail("{}: the plan is for {}, the attention for {}; they must be for the same", of,
+               held.machine, machine);
+  if (!call.layout.empty())
+    base::fail("{}: a layout is given; a distributed call has that of its plan", of);
   api::refuse_offsets(of, call, "shards");
   what.add(with.program.score_mod.hash()).add(with.mask).add(scale);
   what.add(call.lse).add(call.max).add(call.sinks.has_value()).add(with.save == Save::nothing);
@@ -37,22 +43,25 @@ CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const
   }
 }
 
-backend::Request CallFacts::request(const backend::Sizes& sizes, const Inputs& inputs, const Layout& layout,
-                                    const run::KeySource& keys) const {
-  const auto first = static_cast<std::size_t>(sizes.first_h), heads = static_cast<std::size_t>(sizes.heads);
-  return {.name = name,
-          .sizes = sizes,
-          .inputs = inputs,
-          .scale = scale,
-          .bound = bound,
-          .layout = layout,
-          .workers = workers,
-          .sinks = sinks.empty() ? std::span<const double>() : std::span(sinks).subspan(first, heads),
-          .dropout = dropout ? &*dropout : nullptr,
-          .keys = &keys};
+backend::Request CallFacts::request(const backend::Sizes& sizes, const Inputs& inputs,
+                                    const Layout& layout, const run::KeySource& keys) const {
+  const auto first = static_cast<std::size_t>(sizes.first_h),
+             heads = static_cast<std::size_t>(sizes.heads);
+  return {
+      .name = name,
+      .sizes = sizes,
+      .inputs = inputs,
+      .scale = scale,
+      .bound = bound,
+      .layout = layout,
+      .workers = workers,
+      .sinks = sinks.empty() ? std::span<const double>() : std::span(sinks).subspan(first, heads),
+      .dropout = dropout ? &*dropout : nullptr,
+      .keys = &keys};
 }
 
-Envelope begin_call(Plan::Held& held, Envelope::Kind kind, const CallFacts* facts, const Failure& failure) {
+Envelope begin_call(Plan::Held& held, Envelope::Kind kind, const CallFacts* facts,
+                    const Failure& failure) {
   Envelope own;
   own.plan = held.id;
   own.number = ++held.number;
@@ -63,7 +72,8 @@ Envelope begin_call(Plan::Held& held, Envelope::Kind kind, const CallFacts* fact
   return own;
 }
 
-std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Failure& failure, bool unclear) {
+std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Failure& failure,
+                               bool unclear) {
   Envelope own = begun;
   own.step = Envelope::Step::end;
   own.outcome = failure.outcome();

@@ -17,7 +17,8 @@ namespace treadle::distributed {
 
 struct CallFacts {
   // Throws if the plan is not one for this attention, or the call has what no distributed call may have.
-  CallFacts(std::string_view of, const Attention::Compiled& with, const Plan::Held& held, const Call& call);
+  CallFacts(std::string_view of, const Attention::Compiled& with, const Plan::Held& held,
+            const Call& call);
   CallFacts(const CallFacts&) = delete;
   CallFacts& operator=(const CallFacts&) = delete;
 
@@ -33,14 +34,16 @@ struct CallFacts {
   base::Hasher what;
 
   // Of a part's call.
-  [[nodiscard]] backend::Request request(const backend::Sizes& sizes, const Inputs& inputs, const Layout& layout,
-                                         const run::KeySource& keys) const;
+  [[nodiscard]] backend::Request request(const backend::Sizes& sizes, const Inputs& inputs,
+                                         const Layout& layout, const run::KeySource& keys) const;
 };
 
 // The beginning of a call: numbers it, and says what this rank is about to do. `facts` is null if it failed.
-Envelope begin_call(Plan::Held& held, Envelope::Kind kind, const CallFacts* facts, const Failure& failure);
+Envelope begin_call(Plan::Held& held, Envelope::Kind kind, const CallFacts* facts,
+                    const Failure& failure);
 // Its end: what has become of it on all ranks.
-std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Failure& failure, bool unclear);
+std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Failure& failure,
+                               bool unclear);
 
 // A view with contiguous rows: the caller's, or a copy.
 class ContiguousRows {

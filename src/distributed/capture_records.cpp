@@ -39,7 +39,8 @@ struct Record {
   }
   [[nodiscard]] bool same_node(const Record& other) const {
     const RecordPlace &a = head.place, &b = other.head.place;
-    return same_task(other) && std::tie(a.level, a.first_leaf, a.end_leaf) == std::tie(b.level, b.first_leaf, b.end_leaf);
+    return same_task(other) && std::tie(a.level, a.first_leaf, a.end_leaf) ==
+                                   std::tie(b.level, b.first_leaf, b.end_leaf);
   }
 };
 
@@ -72,13 +73,16 @@ void add_task(std::span<const Record> records, Range slice, F* to, Sums sums) {
   tree.clear();
   for (std::size_t i = 0; i < records.size();) {
     const std::size_t first = i;
+    const RecordPlace& node = records[first].head.place;
+    const plan::TreePiece piece{static_cast<int>(node.level), {node.first_leaf, node.end_leaf}};
+    tree.open_piece(piece);
     for (; i < records.size() && records[i].same_node(records[first]); ++i) {
       const Range elements = records[i].head.elements;
-      tree.touch((elements.begin - slice.begin) / page, (elements.end - slice.begin + page - 1) / page);
+      tree.touch((elements.begin - slice.begin) / page,
+                 (elements.end - slice.begin + page - 1) / page);
       add_values(tree.leaf(), records[i], slice.begin);
     }
-    const RecordPlace& node = records[first].head.place;
-    tree.close_piece({static_cast<int>(node.level), {node.first_leaf, node.end_leaf}});
+    tree.close_piece(piece);
   }
   tree.finish_touched([&](std::int64_t begin, std::int64_t end, const F* own) {
     const std::int64_t count = std::min(end * page, slice.count()) - begin * page;
@@ -101,7 +105,10 @@ std::vector<std::byte> sums_of(std::span<const Record> records, Range slice, Sum
 }  // namespace
 
 CaptureRecords::CaptureRecords(std::vector<std::int64_t> counts, DType compute, int ranks)
-    : counts_(std::move(counts)), compute_(compute), ranks_(ranks), to_(static_cast<std::size_t>(ranks)) {}
+    : counts_(std::move(counts)),
+      compute_(compute),
+      ranks_(ranks),
+      to_(static_cast<std::size_t>(ranks)) {}
 
 Range CaptureRecords::slice_of(std::size_t capture, int rank) const {
   const std::int64_t count = counts_[capture];
@@ -137,19 +144,22 @@ std::vector<Tensor> CaptureRecords::join(Channel& channel, std::string_view call
     Reader from(given[rank]);
     while (!from.done()) {
       Record record{from.get<Head>(), static_cast<std::int64_t>(rank), nullptr};
-      record.values = from.take(static_cast<std::size_t>(record.head.elements.count() * size)).data();
+      record.values =
+          from.take(static_cast<std::size_t>(record.head.elements.count() * size)).data();
       records.push_back(record);
     }
   }
   std::ranges::stable_sort(records, {}, [&](const Record& record) { return record.order(sums); });
   std::vector<std::byte> own;
   for (std::size_t c = 0; c < counts_.size(); ++c) {
-    const auto some = std::ranges::equal_range(records, static_cast<std::int64_t>(c), {},
-                                               [](const Record& record) { return record.head.place.capture; });
+    const auto some =
+        std::ranges::equal_range(records, static_cast<std::int64_t>(c), {},
+                                 [](const Record& record) { return record.head.place.capture; });
     const std::span<const Record> of_capture(some.begin(), some.end());
     const Range slice = slice_of(c, channel.rank());
-    const std::vector<std::byte> sums_here =
-        compute_ == DType::f64 ? sums_of<double>(of_capture, slice, sums) : sums_of<float>(of_capture, slice, sums);
+    const std::vector<std::byte> sums_here = compute_ == DType::f64
+                                                 ? sums_of<double>(of_capture, slice, sums)
+                                                 : sums_of<float>(of_capture, slice, sums);
     own.insert(own.end(), sums_here.begin(), sums_here.end());
   }
   std::vector<Tensor> totals;
@@ -161,14 +171,17 @@ std::vector<Tensor> CaptureRecords::join(Channel& channel, std::string_view call
       const Range slice = slice_of(c, r);
       if (slice.empty()) continue;
       const auto bytes = from.take(static_cast<std::size_t>(slice.count() * size));
-      std::memcpy(static_cast<std::byte*>(totals[c].view().data()) + slice.begin * size, bytes.data(), bytes.size());
+      std::memcpy(static_cast<std::byte*>(totals[c].view().data()) + slice.begin * size,
+                  bytes.data(), bytes.size());
     }
   }
   return totals;
 }
 
-std::vector<std::int64_t> task_numbers(const layout::Layout& layout, const backend::Sizes& all, const Part& part,
-                                       std::span<const plan::CaptureReach> reaches, std::int64_t chunks_per_task) {
+std::vector<std::int64_t> task_numbers(const layout::Layout& layout, const backend::Sizes& all,
+                                       const Part& part,
+                                       std::span<const plan::CaptureReach> reaches,
+                                       std::int64_t chunks_per_task) {
   const backend::Sizes own = part.sizes(all);
   std::map<std::array<std::int64_t, 3>, std::int64_t> global;
   const auto schedule = [&](std::int64_t batch, std::int64_t heads) {
@@ -182,8 +195,8 @@ std::vector<std::int64_t> task_numbers(const layout::Layout& layout, const backe
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(local.tasks));
   for (const auto& group : local.groups)
     for (const plan::BackwardTask& task : group)
-      numbers[static_cast<std::size_t>(task.number)] =
-          global[{task.chunks.begin, first_b + task.key_batch, part.piece.key_heads.begin + task.key_head}];
+      numbers[static_cast<std::size_t>(task.number)] = global[{
+          task.chunks.begin, first_b + task.key_batch, part.piece.key_heads.begin + task.key_head}];
   return numbers;
 }
 

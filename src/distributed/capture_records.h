@@ -48,7 +48,9 @@ class CaptureRecords {
 };
 
 // Numbers of a part's tasks, local ones, among all tasks of the call.
-std::vector<std::int64_t> task_numbers(const layout::Layout& layout, const backend::Sizes& all, const Part& part,
-                                       std::span<const plan::CaptureReach> reaches, std::int64_t chunks_per_task);
+std::vector<std::int64_t> task_numbers(const layout::Layout& layout, const backend::Sizes& all,
+                                       const Part& part,
+                                       std::span<const plan::CaptureReach> reaches,
+                                       std::int64_t chunks_per_task);
 
 }  // namespace treadle::distributed

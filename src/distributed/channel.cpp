@@ -42,8 +42,10 @@ Channel::Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds p
 
 void Channel::check(std::string_view call) const {
   if (lost())
-    base::fail("{}: the ranks have lost one another; new exchanges and plans are needed. It began with: {}", call,
-               why_lost_);
+    base::fail(
+        "{}: the ranks have lost one another; new exchanges and plans are needed. It began with: "
+        "{}",
+        call, why_lost_);
 }
 
 void Channel::gather(std::span<const std::byte> own, std::span<std::byte> all,

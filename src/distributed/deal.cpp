@@ -139,8 +139,7 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
   for (std::int64_t chunk = own; chunk < last; ++chunk) {
     const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
     const std::int64_t most = group_.divisible.heads ? leaf.key_heads.count() : 1;
-    const auto count =
-        std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1), most);
+    const auto count = std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1), most);
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t heads = leaf.key_heads.count();
       Box box = leaf;
@@ -273,7 +272,7 @@ bool Dealer::take(int part, std::size_t at, double room, Units& units) {
 
 // As many key heads, or else batch entries, as there is room for, but at least one, and the others.
 std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double room) const {
-  for (Range Box::*range : {&Box::key_heads, &Box::batch}) {
+  for (Range Box::* range : {&Box::key_heads, &Box::batch}) {
     const Range whole = all.box.*range;
     const bool may = range == &Box::batch ? group_.divisible.batch : group_.divisible.heads;
     if (whole.count() < 2 || !may) continue;

@@ -78,7 +78,8 @@ class ForwardRun {
           if (max_) take_packed(room.max, runs, to);
         }
         for (const ForwardRoom::State& state : room.states)
-          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums}) take_packed(*tensor, runs, to);
+          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums})
+            take_packed(*tensor, runs, to);
       }
     }
     out_.start();
@@ -110,8 +111,8 @@ class ForwardRun {
       }
       for (std::size_t s = 0; s < room.states.size(); ++s) {
         const run::StateViews& views = room.states[s].views;
-        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads, rows, part.rows(),
-                         views.maximum, views.weight, views.sums});
+        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads,
+                         rows, part.rows(), views.maximum, views.weight, views.sums});
       }
     }
     for (const Mail::Message& message : out_.receives) {
@@ -132,8 +133,8 @@ class ForwardRun {
         for (std::int64_t s = 0; s < shape.slice_count(); ++s) {
           const std::byte *maximum = at, *weight = at + rows * size, *sums = weight + rows * size;
           at = sums + rows * size * held_.sizes.value_dim;
-          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads, runs.back(),
-                           rows_of(away.rows), maximum, weight, sums});
+          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
+                           runs.back(), rows_of(away.rows), maximum, weight, sums});
         }
       }
     }
@@ -145,7 +146,8 @@ class ForwardRun {
   void make_rooms() {
     const DType compute = held_.sizes.compute;
     for (const Part& part : held_.parts) {
-      const std::int64_t b = part.piece.batch.count(), h = part.heads(held_.per_key_head()).count(), rows = part.rows();
+      const std::int64_t b = part.piece.batch.count(), h = part.heads(held_.per_key_head()).count(),
+                         rows = part.rows();
       ForwardRoom& room = rooms_.emplace_back();
       room.q = Tensor(held_.q, {b, h, rows, held_.sizes.dim});
       room.out = Tensor(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
@@ -156,7 +158,8 @@ class ForwardRun {
         state.maximum = Tensor(compute, {b, h, rows});
         state.weight = Tensor(compute, {b, h, rows});
         state.sums = Tensor(compute, {b, h, rows, held_.sizes.value_dim});
-        state.views = {state.maximum.view().data(), state.weight.view().data(), state.sums.view().data()};
+        state.views = {state.maximum.view().data(), state.weight.view().data(),
+                       state.sums.view().data()};
       }
     }
   }
@@ -174,12 +177,13 @@ class ForwardRun {
         std::byte* to = sent.data() + of_keys;
         for (const Away& away : held_.away)
           if (away.rank == r)
-            take_rows(q_.view(), own.begin, away.shape.piece.batch, away.shape.heads(held_.per_key_head()), away.rows,
-                      to);
+            take_rows(q_.view(), own.begin, away.shape.piece.batch,
+                      away.shape.heads(held_.per_key_head()), away.rows, to);
       }
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back(
-          {r, Buffer(self ? 0 : bytes_of(held_.from[at], own_keys_) + bytes_from_homes(held_, r, rows.there))});
+      in_.receives.push_back({r, Buffer(self ? 0
+                                             : bytes_of(held_.from[at], own_keys_) +
+                                                   bytes_from_homes(held_, r, rows.there))});
       out_.sends.push_back({r, Buffer(self ? 0 : bytes_to_homes(held_, r, rows))});
       out_.receives.push_back({r, Buffer(self ? 0 : bytes_from_parts(held_, r, rows))});
     }
@@ -187,7 +191,8 @@ class ForwardRun {
     std::erase_if(out_.receives, [](const Mail::Message& m) { return m.bytes.size() == 0; });
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
-      pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch, part.heads(held_.per_key_head()),
+      pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch,
+                part.heads(held_.per_key_head()),
                 part.from[static_cast<std::size_t>(held_.rank())]);
     }
   }
@@ -233,7 +238,8 @@ class ForwardRun {
           slice(s),
           room(run.rooms_[p]),
           sizes(part.sizes(run.held_.sizes)),
-          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch, part.piece.key_heads),
+          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
+               part.piece.key_heads),
           inputs{room.q, run.none_k_, run.none_v_},
           results{room.out.view(), std::nullopt, std::nullopt} {
       if (part.final && run.lse_) results.lse = room.lse.view();
@@ -250,7 +256,8 @@ class ForwardRun {
   bool lse_, max_;
   ContiguousRows q_, k_, v_;
   OwnKeys own_keys_;
-  Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}}, none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
+  Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}},
+      none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<ForwardRoom> rooms_;
   Mail in_, out_;
   std::unique_ptr<ShardKeys> keys_;
@@ -263,7 +270,8 @@ void check_shard(std::string_view call, const Plan::Held& held, const Inputs& mi
   const std::int64_t q = held.own_queries().count(), k = held.own_keys().count();
   api::check_tensor(call, "q", mine.q, {held.q, api::Shape4{s.batch, s.heads, q, s.dim}});
   api::check_tensor(call, "k", mine.k, {held.k, api::Shape4{s.key_batch, s.key_heads, k, s.dim}});
-  api::check_tensor(call, "v", mine.v, {held.v, api::Shape4{s.key_batch, s.key_heads, k, s.value_dim}});
+  api::check_tensor(call, "v", mine.v,
+                    {held.v, api::Shape4{s.key_batch, s.key_heads, k, s.value_dim}});
 }
 
 namespace {
@@ -287,8 +295,9 @@ void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, con
   }
 }
 
-void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine, const Call& call,
-                 const WantedRows& wanted, const std::function<ForwardViews()>& results) {
+void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                 const Call& call, const WantedRows& wanted,
+                 const std::function<ForwardViews()>& results) {
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
@@ -303,11 +312,13 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own = begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
+  const Envelope own =
+      begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
   std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
-  in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)), [&] { check_begin(all); });
+  in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
+                 [&] { check_begin(all); });
   if (run == nullptr) {
     hear_refusal(held.channel, in, all, failure);
   }
@@ -325,7 +336,8 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   run->deliver(views);
 }
 
-Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine, const Call& call) {
+Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine,
+                const Call& call) {
   Plan::Held& held = plan.held();
   Forward result;
   run_forward(attention.compiled(), held, mine, call, {call.lse, call.max}, [&] {
@@ -346,21 +358,25 @@ Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine
   return result;
 }
 
-void forward_into(const Attention& attention, const Plan& plan, const ForwardViews& results, const Inputs& mine,
-                  const Call& call) {
+void forward_into(const Attention& attention, const Plan& plan, const ForwardViews& results,
+                  const Inputs& mine, const Call& call) {
   Plan::Held& held = plan.held();
   Tensor out;
-  run_forward(attention.compiled(), held, mine, call, {results.lse.has_value(), results.max.has_value()}, [&] {
-    const backend::Sizes& s = held.sizes;
-    const std::int64_t rows = held.own_queries().count();
-    api::check_result("forward", "out", results.out, {held.q, api::Shape4{s.batch, s.heads, rows, s.value_dim}});
-    const api::Shape3 shape{s.batch, s.heads, rows};
-    if (results.lse) api::check_result("forward", "lse", *results.lse, {s.compute, shape});
-    if (results.max) api::check_result("forward", "max", *results.max, {s.compute, shape});
-    if (results.out.stride(3) == 1 || results.out.size(3) <= 1) return results;
-    out = Tensor(held.q, results.out.shape());
-    return ForwardViews{out.view(), results.lse, results.max};
-  });
+  run_forward(attention.compiled(), held, mine, call,
+              {results.lse.has_value(), results.max.has_value()}, [&] {
+                const backend::Sizes& s = held.sizes;
+                const std::int64_t rows = held.own_queries().count();
+                api::check_result("forward", "out", results.out,
+                                  {held.q, api::Shape4{s.batch, s.heads, rows, s.value_dim}});
+                const api::Shape3 shape{s.batch, s.heads, rows};
+                if (results.lse)
+                  api::check_result("forward", "lse", *results.lse, {s.compute, shape});
+                if (results.max)
+                  api::check_result("forward", "max", *results.max, {s.compute, shape});
+                if (results.out.stride(3) == 1 || results.out.size(3) <= 1) return results;
+                out = Tensor(held.q, results.out.shape());
+                return ForwardViews{out.view(), results.lse, results.max};
+              });
   if (out.count() > 0) base::copy(results.out, out);
 }
 

@@ -16,8 +16,9 @@ struct WantedRows {
 };
 
 // `results` checks or makes them; what it throws is told to all ranks. Rows of out are contiguous.
-void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine, const Call& call,
-                 const WantedRows& wanted, const std::function<ForwardViews()>& results);
+void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                 const Call& call, const WantedRows& wanted,
+                 const std::function<ForwardViews()>& results);
 
 // Throws if q, k and v are not those of this rank.
 void check_shard(std::string_view call, const Plan::Held& held, const Inputs& mine);

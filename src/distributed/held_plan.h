@@ -34,11 +34,11 @@ struct Plan::Held {
   PlanOptions options;
 
   std::vector<PassPlan> passes;
-  std::vector<Part> parts;                   // that this rank computes
-  std::vector<Away> away;                    // that others compute, rank by rank, in their order
-  std::vector<KeyNeeds> from, to;            // rows of keys that come from a rank, and that go there
-  SumPlaces sums;                            // rows of dK and dV that go to a rank
-  std::vector<std::vector<SumRows>> added;   // and that come from it
+  std::vector<Part> parts;                  // that this rank computes
+  std::vector<Away> away;                   // that others compute, rank by rank, in their order
+  std::vector<KeyNeeds> from, to;           // rows of keys that come from a rank, and that go there
+  SumPlaces sums;                           // rows of dK and dV that go to a rank
+  std::vector<std::vector<SumRows>> added;  // and that come from it
 
   double balance = 1;
   std::string description;
@@ -47,14 +47,17 @@ struct Plan::Held {
   [[nodiscard]] int rank() const { return channel.rank(); }
   [[nodiscard]] int ranks() const { return channel.ranks(); }
   [[nodiscard]] std::int64_t per_key_head() const { return sizes.heads / sizes.key_heads; }
-  [[nodiscard]] layout::Range own_queries() const { return {queries.begin(rank()), queries.end(rank())}; }
+  [[nodiscard]] layout::Range own_queries() const {
+    return {queries.begin(rank()), queries.end(rank())};
+  }
   [[nodiscard]] layout::Range own_keys() const { return {keys.begin(rank()), keys.end(rank())}; }
   // Along what pieces divide leaves; of chunks of keys only where tasks have several.
   Divisible divided{.heads = false, .batch = false, .chunks = false};
 };
 
 // Rows of queries of parts: so many bytes each, of all batch entries and heads of the part.
-std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs, std::int64_t per_key_head);
+std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,
+                        std::int64_t per_key_head);
 
 // What the sums of the gradient of a capture allow.
 Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held);
@@ -65,7 +68,7 @@ using Assign = std::function<std::vector<Piece>(Plan::Held&, std::span<const Pas
 // What plan() does, with pieces from anywhere: for each rank in turn they cover all leaves, batch entries, key heads and
 // chunks once.
 Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
-               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call,
-               const PlanOptions& options, const Assign& assign);
+               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
+               const Call& call, const PlanOptions& options, const Assign& assign);
 
 }  // namespace treadle::distributed

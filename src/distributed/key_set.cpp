@@ -12,7 +12,8 @@ using layout::Run;
 void KeySet::add(std::span<const Run> runs) {
   for (const Run& run : runs) {
     if (run.count() == 1) {
-      if (!plain_.empty() && plain_.back().begin <= run.begin() && run.begin() <= plain_.back().end) {
+      if (!plain_.empty() && plain_.back().begin <= run.begin() &&
+          run.begin() <= plain_.back().end) {
         plain_.back().end = std::max(plain_.back().end, run.end());
       } else {
         plain_.emplace_back(run.begin(), run.end());

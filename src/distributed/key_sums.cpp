@@ -34,7 +34,8 @@ struct Addend {
 // In the order in which they are added.
 bool before(const Addend& a, const Addend& b, Sums sums) {
   const auto order = [&](const Addend& x) {
-    const std::int64_t first = sums == Sums::per_rank ? static_cast<std::int64_t>(x.rank) : x.piece.leaves.begin;
+    const std::int64_t first =
+        sums == Sums::per_rank ? static_cast<std::int64_t>(x.rank) : x.piece.leaves.begin;
     return std::tuple(x.list, x.pass, first, x.keys.begin);
   };
   return order(a) < order(b);
@@ -48,11 +49,12 @@ class Joiner {
       : length_(length), scale_(scale), is_dk_(is_dk), sums_(sums) {}
 
   // Addends of one list, and the keys of it; the rows go to `to`.
-  void join(std::span<const Addend> addends, std::size_t passes, Range keys, std::byte* to, std::int64_t stride,
-            DType type) {
+  void join(std::span<const Addend> addends, std::size_t passes, Range keys, std::byte* to,
+            std::int64_t stride, DType type) {
     total_.assign(static_cast<std::size_t>(keys.count() * length_), F{0});
     for (std::size_t pass = 0; pass < passes; ++pass) {
-      const auto of_pass = std::ranges::equal_range(addends, static_cast<std::int64_t>(pass), {}, &Addend::pass);
+      const auto of_pass =
+          std::ranges::equal_range(addends, static_cast<std::int64_t>(pass), {}, &Addend::pass);
       add_pass({of_pass.begin(), of_pass.end()}, keys, pass == 0);
     }
     base::visit_dtype(type, [&](auto element) {
@@ -87,7 +89,9 @@ class Joiner {
   const F* by_tree(std::span<const Addend> addends, Range keys) {
     run::SumTree<F>& tree = tree_;
     const std::int64_t leaves = addends.empty() ? 1 : addends.front().leaves;
-    const auto carve = [&](run::Carver& carver) { tree.carve(carver, keys.count(), length_, leaves); };
+    const auto carve = [&](run::Carver& carver) {
+      tree.carve(carver, keys.count(), length_, leaves);
+    };
     work_.reserve({.bytes = static_cast<std::size_t>(run::measured(carve))});
     run::Carver carver(work_.memory());
     carve(carver);
@@ -97,6 +101,7 @@ class Joiner {
       bool any = false;
       for (; i < addends.size() && addends[i].piece == piece; ++i) {
         for_each(addends[i], keys, [&](std::int64_t row, std::int64_t count, const F* rows) {
+          if (!any) tree.open_piece(piece);
           tree.touch(row, row + count);
           std::copy_n(rows, count * length_, tree.leaf() + row * length_);
           any = true;
@@ -128,20 +133,23 @@ class Joiner {
 };
 
 template <class F>
-void join_all(std::span<const SumMessage> from, const backend::Sizes& sizes, Range keys, std::size_t passes, Sums sums,
-              double scale, const View& dk, const View& dv, const base::Workers& workers) {
+void join_all(std::span<const SumMessage> from, const backend::Sizes& sizes, Range keys,
+              std::size_t passes, Sums sums, double scale, const View& dk, const View& dv,
+              const base::Workers& workers) {
   std::vector<Addend> addends;
   for (std::size_t rank = 0; rank < from.size(); ++rank) {
     const std::byte* at = from[rank].bytes;
     for (const SumRows& rows : from[rank].rows) {
       for (const Range& range : rows.keys) {
-        const std::byte* values = at + range.count() * sizes.dim * static_cast<std::int64_t>(sizeof(F));
+        const std::byte* values =
+            at + range.count() * sizes.dim * static_cast<std::int64_t>(sizeof(F));
         addends.push_back({rows.pass, rows.list, rows.piece, rows.leaves, rank, range, at, values});
         at = values + range.count() * sizes.value_dim * static_cast<std::int64_t>(sizeof(F));
       }
     }
   }
-  std::ranges::stable_sort(addends, [&](const Addend& a, const Addend& b) { return before(a, b, sums); });
+  std::ranges::stable_sort(addends,
+                           [&](const Addend& a, const Addend& b) { return before(a, b, sums); });
   const std::int64_t lists = sizes.key_batch * sizes.key_heads;
   if (keys.empty()) return;
   const Range blocks{keys.begin / keys_at_once, (keys.end - 1) / keys_at_once + 1};
@@ -154,7 +162,8 @@ void join_all(std::span<const SumMessage> from, const backend::Sizes& sizes, Ran
       Joiner<F> joiner(to.size(3), factor, is_dk, sums);
       std::byte* rows = run::rows_of(to, list / sizes.key_heads, list % sizes.key_heads);
       joiner.join({of_list.begin(), of_list.end()}, passes, some,
-                  rows + (some.begin - keys.begin) * run::row_bytes(to), run::row_bytes(to), to.dtype());
+                  rows + (some.begin - keys.begin) * run::row_bytes(to), run::row_bytes(to),
+                  to.dtype());
     };
     join(dk, static_cast<F>(scale), true);
     join(dv, F{1}, false);
@@ -202,8 +211,8 @@ std::vector<SumRows> sums_from_bytes(std::span<const std::byte> bytes) {
   return sums;
 }
 
-SumPlaces::SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>& passes, const backend::Sizes& sizes,
-                     const Shards& keys)
+SumPlaces::SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>& passes,
+                     const backend::Sizes& sizes, const Shards& keys)
     : to_(static_cast<std::size_t>(keys.ranks())) {
   std::vector<std::int64_t> rows(to_.size(), 0);
   for (const Part& part : parts) {
@@ -222,7 +231,8 @@ SumPlaces::SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>
           if (all.empty()) continue;
           auto& places = of_slice[static_cast<std::size_t>(list) * pieces + piece];
           const std::int64_t heads = part.piece.key_heads.count();
-          const std::int64_t number = (first_b + list / heads) * sizes.key_heads + part.piece.key_heads.begin + list % heads;
+          const std::int64_t number = (first_b + list / heads) * sizes.key_heads +
+                                      part.piece.key_heads.begin + list % heads;
           const int last = keys.owner(all.back().end - 1);
           for (int owner = keys.owner(all.front().begin); owner <= last; ++owner) {
             Ranges some = inside(all, {keys.begin(owner), keys.end(owner)});
@@ -232,7 +242,8 @@ SumPlaces::SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>
               places.push_back({range, owner, rows[o]});
               rows[o] += range.count();
             }
-            to_[o].push_back({part.piece.pass, number, part.tree.pieces[piece], part.all_leaves, std::move(some)});
+            to_[o].push_back({part.piece.pass, number, part.tree.pieces[piece], part.all_leaves,
+                              std::move(some)});
           }
         }
       }
@@ -240,9 +251,11 @@ SumPlaces::SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>
   }
 }
 
-void join_sums(std::span<const SumMessage> from, const backend::Sizes& sizes, Range keys, std::size_t passes, Sums sums,
-               double scale, const View& dk, const View& dv, const base::Workers& workers) {
-  if (sizes.compute == DType::f64) return join_all<double>(from, sizes, keys, passes, sums, scale, dk, dv, workers);
+void join_sums(std::span<const SumMessage> from, const backend::Sizes& sizes, Range keys,
+               std::size_t passes, Sums sums, double scale, const View& dk, const View& dv,
+               const base::Workers& workers) {
+  if (sizes.compute == DType::f64)
+    return join_all<double>(from, sizes, keys, passes, sums, scale, dk, dv, workers);
   join_all<float>(from, sizes, keys, passes, sums, scale, dk, dv, workers);
 }
 

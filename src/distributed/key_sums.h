@@ -39,8 +39,8 @@ std::int64_t rows_of(std::span<const SumRows> sums);
 class SumPlaces {
  public:
   SumPlaces() = default;
-  SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>& passes, const backend::Sizes& sizes,
-            const Shards& keys);
+  SumPlaces(const std::vector<Part>& parts, const std::vector<PassPlan>& passes,
+            const backend::Sizes& sizes, const Shards& keys);
 
   struct Place {
     layout::Range keys;
@@ -68,7 +68,8 @@ struct SumMessage {
   const std::byte* bytes = nullptr;
 };
 // dk and dv are of any float type, [batch or 1, key heads, keys of this rank, dim], last strides 1.
-void join_sums(std::span<const SumMessage> from, const backend::Sizes& sizes, layout::Range keys, std::size_t passes,
-               Sums sums, double scale, const View& dk, const View& dv, const base::Workers& workers);
+void join_sums(std::span<const SumMessage> from, const backend::Sizes& sizes, layout::Range keys,
+               std::size_t passes, Sums sums, double scale, const View& dk, const View& dv,
+               const base::Workers& workers);
 
 }  // namespace treadle::distributed

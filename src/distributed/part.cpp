@@ -22,8 +22,8 @@ const layout::Layout& layout_of(const Slice& slice) {
 }
 
 // Of each list, what some tiles of its query heads look at; `batch`: of these entries of the part.
-std::vector<Ranges> keys_of_tiles(const Part& part, const Slice& slice, const backend::Sizes& all, Range batch,
-                                  Range tiles) {
+std::vector<Ranges> keys_of_tiles(const Part& part, const Slice& slice, const backend::Sizes& all,
+                                  Range batch, Range tiles) {
   const layout::Layout& layout = layout_of(slice);
   const backend::Sizes own = part.sizes(all);
   const std::int64_t heads = own.heads / own.key_heads;
@@ -31,7 +31,8 @@ std::vector<Ranges> keys_of_tiles(const Part& part, const Slice& slice, const ba
     KeySet keys;
     for (std::int64_t b = entries.begin; b < entries.end; ++b) {
       for (std::int64_t h = query_heads.begin; h < query_heads.end; ++h) {
-        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) keys.add(layout.runs(b, h, tile));
+        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+          keys.add(layout.runs(b, h, tile));
         if (!layout.per_head()) break;
       }
       if (!layout.per_batch()) break;
@@ -83,7 +84,8 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
 
   const Piece& piece = part.piece;
   const backend::Sizes own = part.sizes(sizes);
-  const Layout whole = passes.build(static_cast<std::size_t>(piece.pass), own.extent(), part.tiles, workers);
+  const Layout whole =
+      passes.build(static_cast<std::size_t>(piece.pass), own.extent(), part.tiles, workers);
   const auto add = [&](Range chunks) {
     const layout::Range keys{plan::keys_of_chunks(chunks).begin,
                              std::min(plan::keys_of_chunks(chunks).end, sizes.keys.end)};
@@ -116,22 +118,24 @@ std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend:
   return keys_of_tiles(part, slice, all, part.sizes(all).batch, part.tiles.count());
 }
 
-std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all, const PassPlan& pass,
-                            std::size_t piece) {
+std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all,
+                            const PassPlan& pass, std::size_t piece) {
   // Leaves that the part has lie entry after entry.
   const Range numbers = part.tree.pieces[piece].leaves;
-  const std::int64_t first = std::ranges::lower_bound(part.leaves, numbers.begin) - part.leaves.begin();
+  const std::int64_t first =
+      std::ranges::lower_bound(part.leaves, numbers.begin) - part.leaves.begin();
   const std::int64_t leaves = part.piece.leaves.count();
   const std::int64_t end = first + numbers.count();
   std::vector<Ranges> joined;
   for (std::int64_t at = first; at < end;) {
     const std::int64_t b = at / leaves;
     const std::int64_t stop = std::min(end, (b + 1) * leaves);
-    const Range tiles{at % leaves * pass.tiles_per_leaf,
-                      std::min((at % leaves + stop - at) * pass.tiles_per_leaf, part.tiles.count())};
+    const Range tiles{
+        at % leaves * pass.tiles_per_leaf,
+        std::min((at % leaves + stop - at) * pass.tiles_per_leaf, part.tiles.count())};
     const bool shares = all.key_batch == 1 && all.batch > 1;
-    std::vector<Ranges> some =
-        keys_of_tiles(part, slice, all, shares ? Range{b, b + 1} : Range(part.sizes(all).batch), tiles);
+    std::vector<Ranges> some = keys_of_tiles(
+        part, slice, all, shares ? Range{b, b + 1} : Range(part.sizes(all).batch), tiles);
     if (joined.empty()) {
       joined = std::move(some);
     } else {

@@ -63,7 +63,8 @@ struct Part : PartShape {
   std::vector<std::vector<RowRun>> from;  // rank by rank: the rows that it has
   bool own = false;                       // all rows are this rank's
   std::vector<Slice> slices;
-  std::vector<std::int64_t> leaves;  // by number in the tree: those of all batch entries that share keys
+  std::vector<std::int64_t>
+      leaves;  // by number in the tree: those of all batch entries that share keys
   plan::TreeParts tree;
   std::int64_t all_leaves = 0;  // of the tree, with those of other parts
 

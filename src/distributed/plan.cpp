@@ -47,18 +47,20 @@ std::string text_of(const Shards& shards) {
 void check_shards(std::string_view what, const Shards& shards, int ranks, std::int64_t length) {
   const auto& starts = shards.starts;
   if (std::ssize(starts) != ranks + 1)
-    base::fail("plan: {} are on {} ranks, the exchange has {}; there must be a shard for each", what,
-               std::ssize(starts) - 1, ranks);
+    base::fail("plan: {} are on {} ranks, the exchange has {}; there must be a shard for each",
+               what, std::ssize(starts) - 1, ranks);
   if (starts.front() != 0)
     base::fail("plan: {} begin at {}; the first shard must begin at 0", what, starts.front());
   for (int r = 0; r < ranks; ++r) {
     if (shards.count(r) < 0)
-      base::fail("plan: {} of rank {} are those from {} to {}; starts of shards must ascend, so that none overlap", what,
-                 r, shards.begin(r), shards.end(r));
+      base::fail(
+          "plan: {} of rank {} are those from {} to {}; starts of shards must ascend, so that none "
+          "overlap",
+          what, r, shards.begin(r), shards.end(r));
   }
   if (shards.length() != length)
-    base::fail("plan: {} of all ranks end at {}, but there are {}; shards must have all of them", what, shards.length(),
-               length);
+    base::fail("plan: {} of all ranks end at {}, but there are {}; shards must have all of them",
+               what, shards.length(), length);
 }
 
 std::string text_of(const TensorSpec& spec) {
@@ -73,24 +75,29 @@ std::string text_of_captures(const ir::Graph& mask, std::span<const ConstView> m
     const Tensor same = base::convert(view, view.dtype());
     const auto bytes = static_cast<std::size_t>(same.count()) * size_of(view.dtype());
     const auto* data = static_cast<const std::byte*>(same.view().data());
-    text += fmt::format("{}{} {} {} with contents {}", i == 0 ? "" : ", ", mask.slots()[i].name, name_of(view.dtype()),
-                        to_string(view.shape()), to_string(base::hash_of({data, bytes})));
+    text += fmt::format("{}{} {} {} with contents {}", i == 0 ? "" : ", ", mask.slots()[i].name,
+                        name_of(view.dtype()), to_string(view.shape()),
+                        to_string(base::hash_of({data, bytes})));
   }
   return text.empty() ? "none" : text;
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms", o.gigabits, o.teraflops,
-                     o.excess, o.head_groups, o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
+  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms",
+                     o.gigabits, o.teraflops, o.excess, o.head_groups,
+                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
 }
 
 void check_options(const PlanOptions& o) {
   if (!(o.gigabits > 0))
     base::fail("plan: the network has {} Gbit/s; it must have more than 0", o.gigabits);
-  if (!(o.teraflops >= 0)) base::fail("plan: {} TFLOP/s; there must be 0 (the default) or more", o.teraflops);
+  if (!(o.teraflops >= 0))
+    base::fail("plan: {} TFLOP/s; there must be 0 (the default) or more", o.teraflops);
   if (!(o.excess >= 0)) base::fail("plan: an excess of {}; it must be 0 or more", o.excess);
-  if (o.head_groups < 0) base::fail("plan: {} head groups; there must be 0 (the best) or more", o.head_groups);
-  if (o.patience.count() <= 0) base::fail("plan: a patience of {} ms; it must be more than 0", o.patience.count());
+  if (o.head_groups < 0)
+    base::fail("plan: {} head groups; there must be 0 (the best) or more", o.head_groups);
+  if (o.patience.count() <= 0)
+    base::fail("plan: a patience of {} ms; it must be more than 0", o.patience.count());
 }
 
 std::vector<PassPlan> passes_of(const backend::QueryPasses& passes) {
@@ -103,8 +110,9 @@ std::vector<PassPlan> passes_of(const backend::QueryPasses& passes) {
 std::string text_of(const std::vector<PassPlan>& passes) {
   std::string text;
   for (const PassPlan& pass : passes)
-    text += fmt::format("{}tiles of {} in {} order, {} to a leaf", text.empty() ? "" : ", then ", pass.tiles.height(),
-                        layout::to_text(pass.tiles.order()), pass.tiles_per_leaf);
+    text +=
+        fmt::format("{}tiles of {} in {} order, {} to a leaf", text.empty() ? "" : ", then ",
+                    pass.tiles.height(), layout::to_text(pass.tiles.order()), pass.tiles_per_leaf);
   return text;
 }
 
@@ -139,13 +147,14 @@ void measure(Plan::Held& held, const backend::QueryPasses& passes, const base::W
 }
 
 // This rank's parts, and those of others that have rows of it.
-void find_parts(Plan::Held& held, const std::vector<Piece>& pieces, const backend::QueryPasses& passes,
-                const base::Workers& workers) {
+void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
+                const backend::QueryPasses& passes, const base::Workers& workers) {
   const Range chunks = plan::chunks_of(held.sizes.keys);
   for (const Piece& piece : pieces) {
     PartShape shape = shape_of(piece, held.passes, chunks);
     if (piece.rank == held.rank()) {
-      held.parts.push_back(make_part(shape, passes, held.passes[static_cast<std::size_t>(piece.pass)], held.sizes,
+      held.parts.push_back(make_part(shape, passes,
+                                     held.passes[static_cast<std::size_t>(piece.pass)], held.sizes,
                                      held.queries, held.rank(), held.options.sums, workers));
       continue;
     }
@@ -192,7 +201,8 @@ void tell_needs(Plan::Held& held) {
   for (const auto& rows : held.sums.to()) sums.push_back(to_bytes(rows));
   for (const std::vector<std::byte>& bytes : held.channel.swap(needs, "plan"))
     held.to.push_back(KeyNeeds::from_bytes(bytes));
-  held.to[static_cast<std::size_t>(held.rank())] = KeyNeeds(held.sizes.key_batch, held.sizes.key_heads);
+  held.to[static_cast<std::size_t>(held.rank())] =
+      KeyNeeds(held.sizes.key_batch, held.sizes.key_heads);
   for (const std::vector<std::byte>& bytes : held.channel.swap(sums, "plan"))
     held.added.push_back(sums_from_bytes(bytes));
 }
@@ -210,8 +220,8 @@ Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) 
 }
 
 Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
-               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call,
-               const PlanOptions& options, const Assign& assign) {
+               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
+               const Call& call, const PlanOptions& options, const Assign& assign) {
   if (exchange == nullptr) base::fail("plan: there is no exchange");
   const Attention::Compiled& compiled = attention.compiled();
   // A patience that is wrong is told with the rest.
@@ -245,12 +255,13 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
   held.keys = keys;
   held.options = options;
   check_equal(channel, "plan", std::array{Claim{"the build", held.machine}});
-  check_equal(channel, "plan",
-              std::array{Claim{"q", text_of(q)}, Claim{"k", text_of(k)}, Claim{"v", text_of(v)},
-                         Claim{"shards of queries", text_of(queries)}, Claim{"shards of keys", text_of(keys)},
-                         Claim{"options", text_of(options)},
-                         Claim{"a mask with hash", to_string(held.mask)},
-                         Claim{"captures of the mask:", text_of_captures(compiled.program.mask, bound->mask)}});
+  check_equal(
+      channel, "plan",
+      std::array{
+          Claim{"q", text_of(q)}, Claim{"k", text_of(k)}, Claim{"v", text_of(v)},
+          Claim{"shards of queries", text_of(queries)}, Claim{"shards of keys", text_of(keys)},
+          Claim{"options", text_of(options)}, Claim{"a mask with hash", to_string(held.mask)},
+          Claim{"captures of the mask:", text_of_captures(compiled.program.mask, bound->mask)}});
 
   std::optional<base::Workers> workers;
   std::unique_ptr<backend::QueryPasses> passes;
@@ -277,8 +288,9 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
   return Plan(std::move(shared));
 }
 
-Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q, const TensorSpec& k,
-          const TensorSpec& v, const Shards& queries, const Shards& keys, const Call& call, const PlanOptions& options) {
+Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
+          const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
+          const Call& call, const PlanOptions& options) {
   const auto assign_work = [&](Plan::Held& held, std::span<const PassWork> work) {
     const backend::Sizes& s = held.sizes;
     PlanCall of{.batch = s.batch,
@@ -298,9 +310,10 @@ Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const 
       tiles.push_back(pass.tiles);
     }
     const Attention::Compiled& compiled = attention.compiled();
-    const std::vector<const Capture*> captures = api::bind("plan", compiled.captures, call.captures);
-    const bool tasks_are_chunks =
-        std::ranges::all_of(held.passes, [](const PassPlan& pass) { return pass.chunks_per_task == 1; });
+    const std::vector<const Capture*> captures =
+        api::bind("plan", compiled.captures, call.captures);
+    const bool tasks_are_chunks = std::ranges::all_of(
+        held.passes, [](const PassPlan& pass) { return pass.chunks_per_task == 1; });
     for (const std::string& name : compiled.gradients) {
       const int rank = (*std::ranges::find(captures, name, &Capture::name))->view().rank();
       const Divisible by =
@@ -314,7 +327,8 @@ Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const 
     held.description = assigned.describe();
     return assigned.pieces;
   };
-  return make_plan(attention, std::move(exchange), q, k, v, queries, keys, call, options, assign_work);
+  return make_plan(attention, std::move(exchange), q, k, v, queries, keys, call, options,
+                   assign_work);
 }
 
 double Plan::balance() const { return held_->balance; }
@@ -335,7 +349,8 @@ std::int64_t Plan::memory() const {
   const std::int64_t row = RowBytes().add(held_->q, s.dim).sum;
   const RowTraffic rows = forward_rows(*held_, true, false);
   for (const Part& part : held_->parts)
-    bytes += part.rows() * part.piece.batch.count() * part.heads(held_->per_key_head()).count() * (row + rows.back(part));
+    bytes += part.rows() * part.piece.batch.count() * part.heads(held_->per_key_head()).count() *
+             (row + rows.back(part));
   return bytes;
 }
 

@@ -19,16 +19,19 @@ using layout::Range;
 std::vector<const FoundRows*> of_head(const RowsToJoin& rows, std::int64_t b, std::int64_t h) {
   std::vector<const FoundRows*> found;
   for (const FoundRows& some : rows.found) {
-    const bool here = b >= some.batch.begin && b < some.batch.end && h >= some.heads.begin && h < some.heads.end;
+    const bool here =
+        b >= some.batch.begin && b < some.batch.end && h >= some.heads.begin && h < some.heads.end;
     if (here) found.push_back(&some);
   }
-  std::ranges::stable_sort(found, {}, [](const FoundRows* f) { return std::tuple(f->pass, f->chunk); });
+  std::ranges::stable_sort(found, {},
+                           [](const FoundRows* f) { return std::tuple(f->pass, f->chunk); });
   return found;
 }
 
 // Calls f(row here, row in memory of the found ones).
 template <class Each>
-void for_each_row(const FoundRows& found, std::int64_t b, std::int64_t h, std::int64_t first, const Each& f) {
+void for_each_row(const FoundRows& found, std::int64_t b, std::int64_t h, std::int64_t first,
+                  const Each& f) {
   const std::int64_t head = (b - found.batch.begin) * found.heads.count() + h - found.heads.begin;
   for (const RowRun& run : found.runs)
     for (std::int64_t i = 0; i < run.count; ++i)
@@ -75,7 +78,8 @@ class StateJoiner {
       }
       if (first) continue;
       for (std::int64_t row = 0; row < rows.positions.count(); ++row)
-        if (seen_[static_cast<std::size_t>(row)] != 0) run::merge(total_.row(row), term_.row(row), value_dim_);
+        if (seen_[static_cast<std::size_t>(row)] != 0)
+          run::merge(total_.row(row), term_.row(row), value_dim_);
     }
     for (std::int64_t row = 0; row < rows.positions.count(); ++row)
       if (seen_[static_cast<std::size_t>(row)] != 0) write(b, h, row, sink, kept, results);
@@ -102,7 +106,9 @@ class StateJoiner {
 
   // merge() reads its second state alone.
   run::RowState<F> given(const FoundRows& found, std::int64_t at) const {
-    const auto of = [](const void* memory) { return const_cast<F*>(static_cast<const F*>(memory)); };
+    const auto of = [](const void* memory) {
+      return const_cast<F*>(static_cast<const F*>(memory));
+    };
     return {of(found.maximum) + at, of(found.weight) + at, of(found.sums) + at * value_dim_};
   }
 
@@ -159,11 +165,13 @@ class GradientJoiner {
       }
     }
     for (std::int64_t row = 0; row < rows.positions.count(); ++row)
-      if (has_total_[static_cast<std::size_t>(row)] != 0) store_row(dq, b, h, row, total_.data() + row * dim_);
+      if (has_total_[static_cast<std::size_t>(row)] != 0)
+        store_row(dq, b, h, row, total_.data() + row * dim_);
   }
 
  private:
-  void add(std::vector<F>& to, std::vector<std::uint8_t>& has, std::int64_t row, const F* from) const {
+  void add(std::vector<F>& to, std::vector<std::uint8_t>& has, std::int64_t row,
+           const F* from) const {
     F* sum = to.data() + row * dim_;
     std::uint8_t& started = has[static_cast<std::size_t>(row)];
     for (std::int64_t d = 0; d < dim_; ++d) sum[d] = started != 0 ? sum[d] + from[d] : from[d];
@@ -177,15 +185,16 @@ class GradientJoiner {
 
 }  // namespace
 
-void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks, double kept,
-                 const ForwardViews& results, const base::Workers& workers) {
+void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks,
+                 double kept, const ForwardViews& results, const base::Workers& workers) {
   if (rows.found.empty()) return;
   const auto join = [&](auto number) {
     using F = decltype(number);
     base::parallel_for(workers, sizes.batch * sizes.heads, [&](std::int64_t i) {
       const std::int64_t h = i % sizes.heads;
       StateJoiner<F> joiner(rows.positions.count(), sizes.value_dim);
-      joiner.join(rows, i / sizes.heads, h, sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)], kept, results);
+      joiner.join(rows, i / sizes.heads, h,
+                  sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)], kept, results);
     });
   };
   if (sizes.compute == DType::f64) {

@@ -33,8 +33,8 @@ struct RowsToJoin {
 };
 
 // Writes the rows of which something was found to results with contiguous rows.
-void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks, double kept,
-                 const ForwardViews& results, const base::Workers& workers);
+void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks,
+                 double kept, const ForwardViews& results, const base::Workers& workers);
 // Of dQ: parts of a term add up, are scaled, and terms are added. `scaled`: they are already, whole terms each.
 struct GradientsToJoin : RowsToJoin {
   double scale = 1;

@@ -22,7 +22,8 @@ RowTraffic backward_rows(const Plan::Held& held) {
           [=](const PartShape& part) { return part.final ? final : part.slice_count() * sum; }};
 }
 
-std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs, std::int64_t per_key_head) {
+std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,
+                        std::int64_t per_key_head) {
   return shape.piece.batch.count() * shape.heads(per_key_head).count() * rows_of(runs);
 }
 
@@ -33,14 +34,16 @@ template <class F>
 std::int64_t over_away(const Plan::Held& held, int rank, const F& f) {
   std::int64_t sum = 0;
   for (const Away& away : held.away)
-    if (away.rank == rank) sum += f(away.shape) * rows_moved(away.shape, away.rows, held.per_key_head());
+    if (away.rank == rank)
+      sum += f(away.shape) * rows_moved(away.shape, away.rows, held.per_key_head());
   return sum;
 }
 template <class F>
 std::int64_t over_parts(const Plan::Held& held, int rank, const F& f) {
   std::int64_t sum = 0;
   for (const Part& part : held.parts)
-    sum += f(part) * rows_moved(part, part.from[static_cast<std::size_t>(rank)], held.per_key_head());
+    sum +=
+        f(part) * rows_moved(part, part.from[static_cast<std::size_t>(rank)], held.per_key_head());
   return sum;
 }
 
@@ -63,12 +66,14 @@ std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic
 }
 
 std::int64_t bytes_of_sums(const Plan::Held& held, std::span<const SumRows> sums) {
-  return rows_of(sums) * RowBytes().add(held.sizes.compute, held.sizes.dim + held.sizes.value_dim).sum;
+  return rows_of(sums) *
+         RowBytes().add(held.sizes.compute, held.sizes.dim + held.sizes.value_dim).sum;
 }
 
 Traffic traffic_of(const Plan::Held& held, const RowTraffic& rows, bool sums) {
   Traffic traffic;
-  const std::int64_t row = RowBytes().add(held.k, held.sizes.dim).add(held.v, held.sizes.value_dim).sum;
+  const std::int64_t row =
+      RowBytes().add(held.k, held.sizes.dim).add(held.v, held.sizes.value_dim).sum;
   const auto add = [&](std::int64_t sent, std::int64_t received) {
     traffic.sent += sent;
     traffic.received += received;

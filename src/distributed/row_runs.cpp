@@ -121,8 +121,8 @@ void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::R
   });
 }
 
-void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch, layout::Range heads,
-               std::span<const RowRun> runs) {
+void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch,
+               layout::Range heads, std::span<const RowRun> runs) {
   for (std::int64_t b = 0; b < batch.count(); ++b) {
     for (std::int64_t h = 0; h < heads.count(); ++h) {
       const Rows<const std::byte> there(from, batch.begin + b, heads.begin + h, first);

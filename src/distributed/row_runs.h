@@ -34,8 +34,8 @@ void take_rows(const ConstView& from, std::int64_t first, layout::Range batch, l
 void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
               std::span<const RowRun> runs, const std::byte*& from);
 // From one to the other: `packed` has exactly those entries and heads.
-void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch, layout::Range heads,
-               std::span<const RowRun> runs);
+void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch,
+               layout::Range heads, std::span<const RowRun> runs);
 void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
                  std::span<const RowRun> runs, const ConstView& packed);
 // As take_rows and put_rows for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.

@@ -107,7 +107,6 @@ void SumTree<F>::skip(std::int64_t leaves) {
 
 template <class F>
 void SumTree<F>::close_piece(const plan::TreePiece& piece) {
-  skip(piece.leaves.begin - closed_);
   if (piece.level > 0) join(node(piece.level), node(0));
   closed_ = piece.leaves.end;
   std::int64_t size = 1;

@@ -60,7 +60,9 @@ class SumTree {
       from.begin = from.end = 0;
     }
   }
-  // The current leaf is such a piece, which joins where it belongs. Pieces ascend.
+  // And joins them: between the two the current leaf is such a piece. Pieces ascend; those that touch nothing may be
+  // left out.
+  void open_piece(const plan::TreePiece& piece) { skip(piece.leaves.begin - closed_); }
   void close_piece(const plan::TreePiece& piece);
 
   // The whole sum; rows that nothing touched are zero. The current leaf, if any, has been closed.

@@ -16,13 +16,14 @@ struct MayDivide {
 
 class RandomPieces {
  public:
-  RandomPieces(std::mt19937_64& random, int ranks, const MayDivide& may) : random_(random), ranks_(ranks), may_(may) {}
+  RandomPieces(std::mt19937_64& random, int ranks, const MayDivide& may)
+      : random_(random), ranks_(ranks), may_(may) {}
 
   std::vector<distributed::Piece> make(const distributed::Plan::Held& held) {
     const layout::Range chunks = plan::chunks_of(held.sizes.keys);
     for (std::size_t pass = 0; pass < held.passes.size(); ++pass)
-      divide({0, static_cast<std::int64_t>(pass), held.passes[pass].leaves(), held.sizes.batch, held.sizes.key_heads,
-              chunks});
+      divide({0, static_cast<std::int64_t>(pass), held.passes[pass].leaves(), held.sizes.batch,
+              held.sizes.key_heads, chunks});
     std::ranges::stable_sort(pieces_, {}, &distributed::Piece::rank);
     return pieces_;
   }
@@ -35,7 +36,7 @@ class RandomPieces {
   void divide(distributed::Piece piece) {
     if (piece.leaves.empty()) return;
     using layout::Range;
-    const auto cut = [&](Range distributed::Piece::*which) {
+    const auto cut = [&](Range distributed::Piece::* which) {
       Range& range = piece.*which;
       if (range.count() < 2) return false;
       const std::int64_t at = range.begin + 1 + pick(range.count() - 1);
@@ -48,10 +49,18 @@ class RandomPieces {
     };
     if (pick(ranks_ + 3) != 0) {
       switch (pick(6)) {
-        case 0: if (may_.heads && cut(&distributed::Piece::key_heads)) return; break;
-        case 1: if (may_.batch && cut(&distributed::Piece::batch)) return; break;
-        case 2: if (may_.chunks && cut(&distributed::Piece::chunks)) return; break;
-        default: if (cut(&distributed::Piece::leaves)) return; break;
+        case 0:
+          if (may_.heads && cut(&distributed::Piece::key_heads)) return;
+          break;
+        case 1:
+          if (may_.batch && cut(&distributed::Piece::batch)) return;
+          break;
+        case 2:
+          if (may_.chunks && cut(&distributed::Piece::chunks)) return;
+          break;
+        default:
+          if (cut(&distributed::Piece::leaves)) return;
+          break;
       }
     }
     piece.rank = static_cast<int>(pick(ranks_));

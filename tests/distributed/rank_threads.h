@@ -17,8 +17,8 @@ namespace treadle::test {
 using Exchanges = std::vector<std::shared_ptr<Exchange>>;
 
 // What each rank threw; "" for nothing.
-inline std::vector<std::string> texts_of_ranks(const Exchanges& exchanges,
-                                               const std::function<void(int, std::shared_ptr<Exchange>)>& rank) {
+inline std::vector<std::string> texts_of_ranks(
+    const Exchanges& exchanges, const std::function<void(int, std::shared_ptr<Exchange>)>& rank) {
   std::vector<std::string> texts(exchanges.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < exchanges.size(); ++r) {
@@ -35,7 +35,8 @@ inline std::vector<std::string> texts_of_ranks(const Exchanges& exchanges,
 }
 
 // None may throw.
-inline void on_ranks(const Exchanges& exchanges, const std::function<void(int, std::shared_ptr<Exchange>)>& rank) {
+inline void on_ranks(const Exchanges& exchanges,
+                     const std::function<void(int, std::shared_ptr<Exchange>)>& rank) {
   const std::vector<std::string> texts = texts_of_ranks(exchanges, rank);
   for (std::size_t r = 0; r < texts.size(); ++r) EXPECT_EQ(texts[r], "") << "thrown by rank " << r;
 }

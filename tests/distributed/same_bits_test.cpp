@@ -2,14 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <random>
 
 #include "base/element.h"
 #include "distributed/held_plan.h"
 #include "fuzz.h"
-#include "rank_threads.h"
 #include "random_pieces.h"
+#include "rank_threads.h"
 #include "treadle/distributed.h"
 #include "treadle/treadle.h"
 
@@ -35,7 +36,8 @@ Tensor random_tensor(Random& random, DType type, const Dims& shape, double size 
   if (type == DType::f32) return wide;
   Tensor narrow(type, shape);
   for (std::int64_t i = 0; i < wide.count(); ++i)
-    base::store_double(narrow.view().data(), type, i, static_cast<double>(wide.data<float>()[static_cast<std::size_t>(i)]));
+    base::store_double(narrow.view().data(), type, i,
+                       static_cast<double>(wide.data<float>()[static_cast<std::size_t>(i)]));
   return narrow;
 }
 
@@ -49,7 +51,8 @@ ConstView rows_of(const ConstView& view, std::int64_t begin, std::int64_t end) {
 }
 
 // Whether some rows of the whole are the part, bit for bit.
-bool same_bits(const ConstView& part, const ConstView& whole, std::int64_t begin, std::int64_t end, std::string& where) {
+bool same_bits(const ConstView& part, const ConstView& whole, std::int64_t begin, std::int64_t end,
+               std::string& where) {
   const ConstView rows = rows_of(whole, begin, end);
   if (part.shape() != rows.shape() || part.dtype() != rows.dtype()) {
     where = "shapes differ";
@@ -67,7 +70,8 @@ bool same_bits(const ConstView& part, const ConstView& whole, std::int64_t begin
         if (std::memcmp(at(part), at(rows), static_cast<std::size_t>(length * size)) != 0) {
           where = fmt::format("b {} h {} row {}:", b, h, begin + r);
           for (std::int64_t d = 0; d < length; ++d) {
-            const double x = base::load_double(at(part), part.dtype(), d), y = base::load_double(at(rows), rows.dtype(), d);
+            const double x = base::load_double(at(part), part.dtype(), d),
+                         y = base::load_double(at(rows), rows.dtype(), d);
             if (x != y || std::signbit(x) != std::signbit(y)) {
               where += fmt::format(" element {} is {} for {}", d, x, y);
               break;
@@ -160,7 +164,8 @@ Form random_form(Random& random, const Lengths& s) {
 td::Shards random_shards(Random& random, std::int64_t length, int ranks) {
   if (random.one_in(3)) return td::Shards::even(length, ranks);
   td::Shards shards;
-  for (int r = 1; r < ranks; ++r) shards.starts.push_back(random.one_in(5) ? 0 : random(length + 1));
+  for (int r = 1; r < ranks; ++r)
+    shards.starts.push_back(random.one_in(5) ? 0 : random(length + 1));
   shards.starts.push_back(0);
   shards.starts.push_back(length);
   std::ranges::sort(shards.starts);
@@ -180,11 +185,14 @@ class Case {
     s_.keys = random_.one_in(3) ? 1 + random_(longest) : s_.queries;
     const std::vector<std::int64_t> dims{16, 24, 33, 64};
     const std::int64_t dim = dims[static_cast<std::size_t>(random_(4))];
-    const std::int64_t value_dim = random_.one_in(3) ? dims[static_cast<std::size_t>(random_(4))] : dim;
+    const std::int64_t value_dim =
+        random_.one_in(3) ? dims[static_cast<std::size_t>(random_(4))] : dim;
     const std::int64_t key_batch = random_.one_in(3) ? 1 : s_.batch;
-    const std::vector<DType> types{DType::f32, DType::f32, DType::f32, DType::bf16, DType::f16, DType::f64};
+    const std::vector<DType> types{DType::f32,  DType::f32, DType::f32,
+                                   DType::bf16, DType::f16, DType::f64};
     const auto type = [&] { return types[static_cast<std::size_t>(random_(std::ssize(types)))]; };
-    const DType tq = type(), tk = random_.one_in(3) ? type() : tq, tv = random_.one_in(3) ? type() : tk;
+    const DType tq = type(), tk = random_.one_in(3) ? type() : tq,
+                tv = random_.one_in(3) ? type() : tk;
     compute_ = tq == DType::f64 || tk == DType::f64 || tv == DType::f64 ? DType::f64 : DType::f32;
     form_ = random_form(random_, s_);
     // Entries that share keys join their leaves in one tree, which a captured gradient's sums follow.
@@ -193,7 +201,8 @@ class Case {
     k_ = random_tensor(random_, tk, {key_batch, key_heads_, s_.keys, dim});
     v_ = random_tensor(random_, tv, {key_batch, key_heads_, s_.keys, value_dim});
     dout_ = random_tensor(random_, tq, {s_.batch, s_.heads, s_.queries, value_dim});
-    if (random_.one_in(2)) dlse_ = random_tensor(random_, compute_, {s_.batch, s_.heads, s_.queries});
+    if (random_.one_in(2))
+      dlse_ = random_tensor(random_, compute_, {s_.batch, s_.heads, s_.queries});
     queries_ = random_shards(random_, s_.queries, ranks_);
     keys_ = random_shards(random_, s_.keys, ranks_);
     call_.lse = true;
@@ -209,10 +218,12 @@ class Case {
   }
 
   std::string text() const {
-    return fmt::format("{} ranks, {} x {}/{} x {} x {} keys, q {} k {} v {} dims {} {}, mask {}, score {}, gradients {}, {}",
-                       ranks_, s_.batch, s_.heads, key_heads_, s_.queries, s_.keys, name_of(q_.dtype()),
-                       name_of(k_.dtype()), name_of(v_.dtype()), q_.size(3), v_.size(3), form_.mask, form_.score,
-                       form_.gradients.size(), planned_ ? "planned" : "random pieces");
+    return fmt::format(
+        "{} ranks, {} x {}/{} x {} x {} keys, q {} k {} v {} dims {} {}, mask {}, score {}, "
+        "gradients {}, {}",
+        ranks_, s_.batch, s_.heads, key_heads_, s_.queries, s_.keys, name_of(q_.dtype()),
+        name_of(k_.dtype()), name_of(v_.dtype()), q_.size(3), v_.size(3), form_.mask, form_.score,
+        form_.gradients.size(), planned_ ? "planned" : "random pieces");
   }
 
   void run() {
@@ -225,54 +236,79 @@ class Case {
     const Forward whole = attention.forward({q_, k_, v_}, call_);
     std::optional<ConstView> dlse;
     if (dlse_) dlse = *dlse_;
-    const Backward gradients = attention.backward({q_, k_, v_}, {whole.out, whole.lse}, dout_, dlse, call_);
-    test::on_ranks(in_process_exchanges(ranks_, {.seed = seed_}), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+    const Backward gradients =
+        attention.backward({q_, k_, v_}, {whole.out, whole.lse}, dout_, dlse, call_);
+    // Assertions of other threads would not say which case it was.
+    std::mutex mutex;
+    std::string failures;
+    const auto fail = [&](const std::string& what) {
+      const std::lock_guard lock(mutex);
+      failures += what + '\n';
+    };
+    test::on_ranks(in_process_exchanges(ranks_, {.seed = seed_}), [&](int r,
+                                                                      const std::shared_ptr<
+                                                                          Exchange>& exchange) {
       const td::Plan plan = make(attention, exchange);
-      const auto q_rows = [&](const ConstView& view) { return rows_of(view, queries_.begin(r), queries_.end(r)); };
-      const auto k_rows = [&](const ConstView& view) { return rows_of(view, keys_.begin(r), keys_.end(r)); };
+      const auto q_rows = [&](const ConstView& view) {
+        return rows_of(view, queries_.begin(r), queries_.end(r));
+      };
+      const auto k_rows = [&](const ConstView& view) {
+        return rows_of(view, keys_.begin(r), keys_.end(r));
+      };
       const Inputs mine{q_rows(q_), k_rows(k_), k_rows(v_)};
       const Forward y = td::forward(attention, plan, mine, call_);
-      const auto expect = [&](std::string_view name, const ConstView& part, const ConstView& all, const td::Shards& shards) {
+      const auto expect = [&](std::string_view name, const ConstView& part, const ConstView& all,
+                              const td::Shards& shards) {
         std::string where;
-        EXPECT_TRUE(same_bits(part, all, shards.begin(r), shards.end(r), where)) << name << " of rank " << r << ": " << where;
+        if (!same_bits(part, all, shards.begin(r), shards.end(r), where))
+          fail(fmt::format("{} of rank {}: {}", name, r, where));
       };
       expect("out", y.out, whole.out, queries_);
       expect("lse", y.lse, whole.lse, queries_);
       if (call_.max) expect("max", y.max, whole.max, queries_);
-      if (!call_.max) {
-        EXPECT_EQ(plan.forward_moved(), plan.forward_traffic());
-      }
+      const auto expect_traffic = [&](std::string_view name, const td::Traffic& moved,
+                                      const td::Traffic& announced) {
+        if (!(moved == announced))
+          fail(fmt::format(
+              "{} of rank {} sent {} and received {} bytes in {} messages, announced {}, {}, {}",
+              name, r, moved.sent, moved.received, moved.messages, announced.sent,
+              announced.received, announced.messages));
+      };
+      const auto expect_whole = [&](std::string_view name, const ConstView& got,
+                                    const ConstView& all) {
+        const auto bytes = static_cast<std::size_t>(got.count()) * size_of(got.dtype());
+        if (std::memcmp(got.data(), all.data(), bytes) != 0)
+          fail(fmt::format("gradient of {}, rank {}", name, r));
+      };
+      if (!call_.max) expect_traffic("forward", plan.forward_moved(), plan.forward_traffic());
       std::optional<ConstView> own_dlse;
       if (dlse) own_dlse = q_rows(*dlse);
-      const Backward g = td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call_);
+      const Backward g =
+          td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call_);
       expect("dq", g.dq, gradients.dq, queries_);
       expect("dk", g.dk, gradients.dk, keys_);
       expect("dv", g.dv, gradients.dv, keys_);
-      for (std::size_t c = 0; c < g.captures.size(); ++c) {
-        const ConstView got = g.captures[c].gradient, all = gradients.captures[c].gradient;
-        const auto bytes = static_cast<std::size_t>(got.count()) * size_of(got.dtype());
-        EXPECT_EQ(std::memcmp(got.data(), all.data(), bytes), 0) << "gradient of a capture, rank " << r;
-      }
-      if (call_.sinks) {
-        EXPECT_EQ(std::memcmp(g.dsinks.view().data(), gradients.dsinks.view().data(),
-                              static_cast<std::size_t>(g.dsinks.count()) * sizeof(float)),
-                  0)
-            << "dsinks, rank " << r;
-      }
-      EXPECT_EQ(plan.backward_moved(), plan.backward_traffic());
+      for (std::size_t c = 0; c < g.captures.size(); ++c)
+        expect_whole("a capture", g.captures[c].gradient, gradients.captures[c].gradient);
+      if (call_.sinks) expect_whole("sinks", g.dsinks, gradients.dsinks);
+      expect_traffic("backward", plan.backward_moved(), plan.backward_traffic());
     });
+    EXPECT_EQ(failures, "");
   }
 
  private:
   td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange) const {
     const auto spec = [](const Tensor& t) { return TensorSpec(t.dtype(), t.shape()); };
-    if (planned_) return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_, options_);
-    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_, options_,
-                         [&](td::Plan::Held& held, std::span<const td::PassWork>) {
+    if (planned_)
+      return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+                      options_);
+    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+                         options_, [&](td::Plan::Held& held, std::span<const td::PassWork>) {
                            std::mt19937_64 random(pieces_seed_);
                            test::MayDivide may = form_.may;
                            for (const td::PassPlan& pass : held.passes)
-                             may.chunks = may.chunks && (pass.chunks_per_task == 1 || form_.gradients.empty());
+                             may.chunks = may.chunks &&
+                                          (pass.chunks_per_task == 1 || form_.gradients.empty());
                            return test::RandomPieces(random, ranks_, may).make(held);
                          });
   }
