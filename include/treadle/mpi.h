@@ -18,7 +18,7 @@
 // memory, whose messages are thrown away when they come, and small sends, which were copied. It waits
 // until MPI lets go of memory that it reads or writes just then, which it does as soon as the other
 // rank is in any call of the exchange; if that takes more than a minute, the job ends as by
-// abandon(). That prints its reason on stderr and calls MPI_Abort.
+// abandon(), which prints its reason on stderr and calls MPI_Abort.
 #pragma once
 
 #include <mpi.h>

@@ -2,7 +2,9 @@
 #include "mpi/communicator.h"
 
 #include <array>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <vector>
 
 namespace treadle::mpi {
@@ -97,9 +99,13 @@ std::string Communicator::text_of(int code) {
 }
 
 void Communicator::abandon(const std::string& why) const noexcept {
-  std::fprintf(stderr, "treadle: rank %d ends all ranks: %s\n", rank_, why.c_str());
+  std::fprintf(stderr, "treadle: rank %d ends the job: %s\n", rank_, why.c_str());
   std::fflush(stderr);
-  if (is_alive()) MPI_Abort(comm_, 1);
+  if (!is_alive()) return;
+  // mpirun collects what is printed, and MPICH's forgets what it has not read when a job ends.
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  // Of our own communicator MPICH would end this process alone.
+  MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 }  // namespace treadle::mpi

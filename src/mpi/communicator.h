@@ -45,7 +45,7 @@ class Communicator {
   }
   [[nodiscard]] static std::string text_of(int code);
 
-  // Prints why and ends all ranks.
+  // Prints why and ends the job, also ranks of other communicators.
   void abandon(const std::string& why) const noexcept;
 
  private:
