@@ -15,10 +15,10 @@
 // any size; one of another size than its receive is received whole and then an error.
 //
 // MPI cannot take back a message that has begun. A Transfer that ends early leaves receives without
-// memory, whose messages are thrown away when they come, and small sends, which were copied. It waits
-// until MPI lets go of memory that it reads or writes just then, which it does as soon as the other
-// rank is in any call of the exchange; if that takes more than a minute, the job ends as by
-// abandon(), which prints its reason on stderr and calls MPI_Abort.
+// memory, whose messages are thrown away when they come, and small sends, which were copied. What is
+// left is memory that MPI reads or writes just then: for that it waits until the other rank has
+// taken, or sent, what was begun. If that takes more than a minute the job ends as by abandon(),
+// which prints its reason on stderr and calls MPI_Abort.
 #pragma once
 
 #include <mpi.h>
