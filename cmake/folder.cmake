@@ -22,6 +22,7 @@ function(treadle_folder folder)
   treadle_includes(treadle_${name})
   target_link_libraries(treadle_${name} PUBLIC ${arg_DEPENDS})
   treadle_precompile(treadle_${name})
+  set_target_properties(treadle_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY TREADLE_FOLDER_LIBRARIES treadle_${name})
   if(NOT arg_OUTSIDE_LIBRARY)
     set_property(GLOBAL APPEND PROPERTY TREADLE_LIBRARIES treadle_${name})
@@ -45,5 +46,20 @@ endfunction()
 
 # Code says #include "treadle/view.h" for what users see and #include "ir/graph.h" for what they do not.
 function(treadle_includes target)
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  cmake_path(GET CMAKE_CURRENT_FUNCTION_LIST_DIR PARENT_PATH root)
+  target_include_directories(${target} PUBLIC ${root}/include ${root}/src)
+endfunction()
+
+# How a shared library made from folders is called and where it lies.
+function(treadle_library_properties target)
+  set_target_properties(
+    ${target}
+    PROPERTIES VERSION ${PROJECT_VERSION}
+               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # before 1.0 every minor version may break
+               LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+               LINKER_LANGUAGE CXX # CMake cannot tell from objects alone
+  )
+  if(TREADLE_SANITIZE) # tests are made from the folders; it is there for who asks
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+  endif()
 endfunction()

@@ -15,13 +15,4 @@ target_include_directories(
   treadle INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
 )
 target_compile_features(treadle INTERFACE cxx_std_20)
-set_target_properties(
-  treadle
-  PROPERTIES VERSION ${PROJECT_VERSION}
-             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} # before 1.0 every minor version may break
-             LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
-             LINKER_LANGUAGE CXX # CMake cannot tell from objects alone
-)
-if(TREADLE_SANITIZE) # tests are made from the folders; it is there for who asks
-  set_target_properties(treadle PROPERTIES EXCLUDE_FROM_ALL ON)
-endif()
+treadle_library_properties(treadle)

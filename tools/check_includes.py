@@ -6,7 +6,9 @@
   - src/reference defines what is right, so it leans on nothing that it judges: only on ir and base
   - LLVM is known only to emit/llvm and jit; kernels are emitted only for jit, and only backend/cpu and cli ask jit for them
   - backends do not know one another
-  - a public header includes only "treadle/..." and the standard library; treadle/dlpack.h also <dlpack/dlpack.h>
+  - MPI, and treadle/mpi.h with it, is known only to mpi
+  - a public header includes only "treadle/..." and the standard library; treadle/dlpack.h also <dlpack/dlpack.h>,
+    treadle/mpi.h also <mpi.h>
   - the Python module, python/src, includes "treadle/...", "api/...", headers of its own and other people's
 
 Tests are free. Prints each offence as file:line: message and exits with 1 if there is one.
@@ -22,6 +24,8 @@ SUFFIXES = {".h", ".cpp", ".def"}
 REFERENCE_MAY_INCLUDE = {"base", "ir", "reference"}
 LLVM_MAY_BE_INCLUDED_BY = {"emit/llvm", "jit"}
 ONLY_INCLUDED_BY = {"emit/llvm": {"emit/llvm", "jit"}, "jit": {"jit", "backend/cpu", "cli"}}
+# Other people's headers that a public header is about.
+FOREIGN = {"dlpack.h": "dlpack/dlpack.h", "mpi.h": "mpi.h"}
 # Public headers by the first folder that may include them; all others are of base.
 PUBLIC_HEADERS = {
     "trace": {"capture.h", "mod.h", "mods.h", "trace.h"},
@@ -29,7 +33,8 @@ PUBLIC_HEADERS = {
     "patterns": {"block_layout.h", "patterns.h", "sparse_transformer.h"},
     "backend": {"attention.h", "layout.h"},
     "api": {"merge_states.h", "paged_kv.h", "sparse_attention.h", "treadle.h"},
-    "distributed": {"distributed.h", "exchange.h", "in_process_exchange.h", "mpi.h"},
+    "distributed": {"distributed.h", "exchange.h", "in_process_exchange.h"},
+    "mpi": {"mpi.h"},
 }
 
 
@@ -50,6 +55,8 @@ def fault_in_src(here, path, quoted, folders):
     """What is wrong with including path from the folder here, or None."""
     if path.startswith(("llvm/", "llvm-c/")):
         return None if here in LLVM_MAY_BE_INCLUDED_BY else f"{here} may not include LLVM, only emit/llvm and jit may"
+    if path in ("mpi.h", "treadle/mpi.h") and here != "mpi":
+        return f"{here} may not include {path}, only mpi may"
     there = folder_of(path, folders)
     if there is None:
         # Angle brackets are other people's headers; quotes without a folder could hide any direction.
@@ -71,7 +78,7 @@ def fault_in_public(name, path, quoted, folders):
         if folders.index(there) > folders.index(here):
             return f"a header of {here} may not include one of {there}, which comes after it in src/folders.txt"
         return None
-    if (name, path) == ("dlpack.h", "dlpack/dlpack.h"):
+    if FOREIGN.get(name) == path:
         return None
     # Standard headers have neither a folder nor an ending.
     if quoted or "/" in path or "." in path:
@@ -137,6 +144,11 @@ def self_test(root):
         ("include/treadle/a.h", '#include "treadle/view.h"'),
         ("include/treadle/a.h", "#include <vector>"),
         ("include/treadle/dlpack.h", "#include <dlpack/dlpack.h>"),
+        ("include/treadle/mpi.h", "#include <mpi.h>"),
+        ("include/treadle/mpi.h", '#include "treadle/exchange.h"'),
+        ("src/mpi/a.h", "#include <mpi.h>"),
+        ("src/mpi/a.cpp", '#include "treadle/mpi.h"'),
+        ("src/mpi/a.cpp", '#include "distributed/exchange_checks.h"'),
         ("python/src/a.cpp", '#include "api/inspect.h"'),
         ("python/src/a.cpp", '#include "treadle/attention.h"'),
         ("python/src/a.cpp", "#include <nanobind/nanobind.h>"),
@@ -167,6 +179,11 @@ def self_test(root):
         ("include/treadle/a.h", "#include <fmt/format.h>"),
         ("include/treadle/a.h", '#include "treadle/mod.h"'),
         ("include/treadle/a.h", "#include <dlpack/dlpack.h>"),
+        ("include/treadle/a.h", "#include <mpi.h>"),
+        ("include/treadle/a.h", '#include "treadle/mpi.h"'),
+        ("src/distributed/a.cpp", "#include <mpi.h>"),
+        ("src/cli/a.cpp", '#include "treadle/mpi.h"'),
+        ("src/distributed/a.cpp", '#include "mpi/exchange.h"'),
         ("python/src/a.cpp", '#include "ir/parse.h"'),
         ("python/src/a.cpp", "#include <layout/build.h>"),
         ("python/src/a.cpp", '#include "base/error.h"'),

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 #include "treadle/error.h"
 #include "treadle/exchange.h"
@@ -42,6 +43,15 @@ inline void check_gather(std::span<const std::byte> own, std::span<std::byte> al
     throw Error(fmt::format("exchange: rank {} gathers {} bytes of each of {} ranks into {} bytes",
                             exchange.rank(), own.size(), exchange.ranks(), all.size()));
   }
+}
+
+// What is said of a message, or of a rank's share of a gather, that is not as long as its receive.
+inline std::string wrong_size(int rank, std::size_t received, int from, std::size_t expected) {
+  return fmt::format(
+      "exchange: rank {} received {} bytes from rank {} where it expects {}; a message has the "
+      "size "
+      "of its receive",
+      rank, received, from, expected);
 }
 
 }  // namespace treadle::distributed

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "distributed/exchange_checks.h"
 
 namespace treadle::distributed {
 
@@ -19,10 +20,7 @@ std::string Outgoing::take(int from, int to, std::span<std::byte> into, bool wan
     error = fmt::format("exchange: rank {} has given up a message of {} bytes to rank {}", from,
                         size_, to);
   } else if (size_ != into.size()) {
-    error = fmt::format(
-        "exchange: rank {} received {} bytes from rank {} where it expects {}; a message has the "
-        "size of its receive",
-        to, size_, from, into.size());
+    error = wrong_size(to, size_, from, into.size());
   } else if (size_ > 0) {
     std::memcpy(into.data(), bytes_.data(), size_);
   }
