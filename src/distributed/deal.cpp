@@ -270,7 +270,7 @@ bool Dealer::take(int part, std::size_t at, double room, Units& units) {
 
 // As many key heads, or else batch entries, as there is room for, but at least one, and the others.
 std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double room) const {
-  for (Range Box::*range : {&Box::key_heads, &Box::batch}) {
+  for (Range Box::* range : {&Box::key_heads, &Box::batch}) {
     const Range whole = all.box.*range;
     if (whole.count() < 2) continue;
     std::int64_t first = whole.begin + 1;

@@ -449,9 +449,8 @@ void Model::move_keys(int rank, const Alike& some) {
   keys_.for_each([&](Range keys, double share) {
     const double own = share * static_cast<double>(own_rows(rank, keys));
     rows += share * static_cast<double>(keys.count()) - own;
-    needed_.add(keys, share * lists, [&](int first, int last) {
-      first_peers_.add(rank, first, last);
-    });
+    needed_.add(keys, share * lists,
+                [&](int first, int last) { first_peers_.add(rank, first, last); });
     needed_.take_away(rank, own * lists);
   });
   const auto received = static_cast<std::int64_t>(std::llround(rows * lists * bytes));
@@ -468,9 +467,8 @@ void Model::move_gradients(int rank, const Alike& some) {
     keys_.for_each([&](Range keys, double share) {
       const double own = share * static_cast<double>(own_rows(rank, keys));
       rows += share * static_cast<double>(keys.count()) - own;
-      added_.add(keys, share * lists, [&](int first, int last) {
-        gradient_peers_.add(rank, first, last);
-      });
+      added_.add(keys, share * lists,
+                 [&](int first, int last) { gradient_peers_.add(rank, first, last); });
       added_.take_away(rank, own * lists);
     });
     keys_.clear();
