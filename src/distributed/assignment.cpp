@@ -206,8 +206,12 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   const double close = looked.front().modelled.candidate.seconds() * (1 + options.excess);
   const auto last = std::ranges::find_if(
       looked, [&](const Looked& one) { return one.modelled.candidate.seconds() > close; });
-  const auto fewest = std::min_element(looked.begin(), last, [](const Looked& a, const Looked& b) {
-    return a.modelled.candidate.forward_bytes < b.modelled.candidate.forward_bytes;
+  const auto fewest = std::min_element(looked.begin(), last, [&](const Looked& a, const Looked& b) {
+    // As long as loads are as close as they should be.
+    const auto uneven = [&](const Candidate& c) { return c.balance > 1 + 1.5 * options.excess; };
+    const Candidate &one = a.modelled.candidate, &other = b.modelled.candidate;
+    return std::tuple(uneven(one), one.forward_bytes) <
+           std::tuple(uneven(other), other.forward_bytes);
   });
   std::rotate(looked.begin(), fewest, fewest + 1);
   Assignment taken;

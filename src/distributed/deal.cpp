@@ -18,6 +18,9 @@ struct Unit {
   double pairs = 0;
 };
 
+// Whether leaves may be cut at chunks that are not yet.
+enum class Cuts : std::uint8_t { none, some };
+
 // The next one is the last.
 using Units = std::vector<Unit>;
 
@@ -41,7 +44,7 @@ class Dealer {
   std::vector<Share> run() {
     collect();
     keep();
-    move(away_, 1);
+    move(away_, 1, Cuts::none);
     for (std::size_t pass = 0; pass < in_order_.size(); ++pass) stream(pass);
     deal_rest();
     return std::move(shares_);
@@ -57,7 +60,7 @@ class Dealer {
   void collect();
   void cut_heavy(const Box& leaf, int home);
   void keep();
-  void move(Units& units, double more);
+  void move(Units& units, double more, Cuts cuts);
   void stream(std::size_t pass);
   void deal_rest();
 
@@ -65,10 +68,10 @@ class Dealer {
     shares_.push_back({unit.box, part});
     load(part) += unit.pairs;
   }
-  // With less room than `least` no leaf is cut at chunks.
-  void fill(int part, double cap, double least, Units& units);
+  // A part with less room than `enough` has enough.
+  void fill(int part, double cap, double enough, Cuts cuts, Units& units);
   bool take(int part, std::size_t at, double room, Units& units);
-  bool take_cut(int part, std::size_t at, double room, Units& units);
+  bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
 
@@ -167,20 +170,21 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
   }
 }
 
-// A part that has its share but for a quarter of the excess has enough.
+// A part that has its share but for a quarter of the excess has enough. Nothing is cut here: if most parts
+// end a little short of it, there is room all the same.
 void Dealer::keep() {
   for (int part = 0; part < group_.parts; ++part) {
     Units& units = kept_[static_cast<std::size_t>(part)];
-    fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, units);
+    fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, Cuts::none, units);
     away_.insert(away_.end(), units.rbegin(), units.rend());
   }
   std::ranges::reverse(away_);
 }
 
 // To parts that have room: to a mean's part and so many times the excess.
-void Dealer::move(Units& units, double more) {
+void Dealer::move(Units& units, double more, Cuts cuts) {
   for (int part = 0; part < group_.parts && !units.empty(); ++part)
-    fill(part, mean_ * (1 + more * excess_), mean_ * excess_ * 1.25, units);
+    fill(part, mean_ * (1 + more * excess_), mean_ * excess_ * 1.25, cuts, units);
 }
 
 // What is dealt in order: to everybody its share of what it may still have.
@@ -202,7 +206,7 @@ void Dealer::stream(std::size_t pass) {
     const double cap = load(part) +
                        std::max(0.0, mean_ - load(part)) * here / std::max(all, rooms) +
                        std::min(missing, slack);
-    fill(part, cap, slack / 2, in_order_[pass]);
+    fill(part, cap, slack / 2, Cuts::some, in_order_[pass]);
     missing = std::max(0.0, cap - load(part));
   }
 }
@@ -210,7 +214,7 @@ void Dealer::stream(std::size_t pass) {
 // What found no room.
 void Dealer::deal_rest() {
   for (const Units& units : in_order_) away_.insert(away_.begin(), units.begin(), units.end());
-  for (const double more : {1.0, 1.4}) move(away_, more);
+  for (const double more : {1.0, 1.4}) move(away_, more, Cuts::some);
   using Loaded = std::pair<double, int>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> parts;
   for (int part = 0; part < group_.parts; ++part) parts.emplace(load(part), part);
@@ -236,17 +240,17 @@ void Dealer::deal_rest() {
 }
 
 // The next units, as long as there is room; where the next one does not fit, one soon after it.
-void Dealer::fill(int part, double cap, double least, Units& units) {
+void Dealer::fill(int part, double cap, double enough, Cuts cuts, Units& units) {
   while (!units.empty()) {
     const double room = cap - load(part);
     if (room <= 0) return;
     if (take(part, units.size() - 1, room, units)) continue;
-    if (room < least) return;
+    if (room < enough) return;
     const std::size_t last = units.size() > look_ahead ? units.size() - look_ahead : 0;
     bool taken = false;
     for (std::size_t at = units.size(); at-- > last && !taken;) taken = take(part, at, room, units);
     for (std::size_t at = units.size(); at-- > last && !taken;)
-      taken = take_cut(part, at, room, units);
+      taken = take_cut(part, at, room, cuts, units);
     if (!taken) return;
   }
 }
@@ -266,8 +270,10 @@ bool Dealer::take(int part, std::size_t at, double room, Units& units) {
 }
 
 // Some chunks of one of its key heads and batch entries.
-bool Dealer::take_cut(int part, std::size_t at, double room, Units& units) {
+bool Dealer::take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units) {
   Unit one = units[at];
+  const bool is_cut = one.box.chunks.count() < group_.costs.chunks();
+  if (!is_cut && cuts == Cuts::none) return false;
   if (group_.costs.seen(one.box).count() < 2) return false;
   Units others;
   while (const auto parts = divided(one, 0)) {
