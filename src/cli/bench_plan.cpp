@@ -1,14 +1,19 @@
 // Plan cases: how evenly calls are spread over ranks, what travels, and how long planning takes.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <random>
 #include <vector>
 
 #include "base/error.h"
 #include "cli/bench_case.h"
 #include "cli/bench_masks.h"
 #include "cli/planned_call.h"
+#include "layout/tile_weights.h"
+#include "plan/tile_plan.h"
 #include "treadle/mods.h"
 
 namespace treadle::cli {
@@ -17,14 +22,14 @@ namespace {
 constexpr std::int64_t query_heads = 32, shared_heads = 8, head_dim = 128;
 
 // The last one of each 128, and the own block.
-constexpr const char* narrow_fixed_text =
-    "q >= kv && (kv % 128 == 127 || q // 128 == kv // 128)";
+constexpr const char* narrow_fixed_text = "q >= kv && (kv % 128 == 127 || q // 128 == kv // 128)";
+
+using MakeCall = std::function<PlannedCall(const backend::Sizes&, Executor&)>;
 
 // A call that is measured when it is first planned.
 class LongCall {
  public:
-  LongCall(MaskMod (*make)(std::int64_t length), std::int64_t length)
-      : make_(make), length_(length) {}
+  LongCall(MakeCall make, std::int64_t length) : make_(std::move(make)), length_(length) {}
 
   const PlannedCall& measured(Executor& executor) {
     const backend::Sizes sizes{.batch = 1,
@@ -35,15 +40,57 @@ class LongCall {
                                .keys = length_,
                                .dim = head_dim,
                                .value_dim = head_dim};
-    if (!call_) call_ = planned_call("bench", make_(length_), sizes, DType::bf16, executor);
+    if (!call_) call_ = make_(sizes, executor);
     return *call_;
   }
 
  private:
-  MaskMod (*make_)(std::int64_t length);
+  MakeCall make_;
   std::int64_t length_;
   std::optional<PlannedCall> call_;
 };
+
+// Of a mask that depends on the length.
+MakeCall of_mask(MaskMod (*mask)(std::int64_t length)) {
+  return [mask](const backend::Sizes& sizes, Executor& executor) {
+    return planned_call("bench", mask(sizes.queries.count()), sizes, DType::bf16, executor);
+  };
+}
+
+// BigBird with three blocks of 64 in a window, two for everybody, three at random: what the mask's layout
+// would be, which takes too long to find from a million tokens' pairs.
+PlannedCall bigbird(const backend::Sizes& sizes, Executor& executor) {
+  constexpr std::int64_t block = 64, global = 2, random_blocks = 3;
+  const std::int64_t blocks = sizes.keys.count() / block;
+  std::mt19937_64 random(7);
+  std::vector<std::vector<layout::Run>> of_blocks;
+  for (std::int64_t query = 0; query < blocks; ++query) {
+    std::vector<std::int64_t> seen{0, 1, query};
+    if (query > 0) seen.push_back(query - 1);
+    if (query + 1 < blocks) seen.push_back(query + 1);
+    for (std::int64_t i = 0; i < random_blocks; ++i)
+      seen.push_back(std::uniform_int_distribution<std::int64_t>(0, blocks - 1)(random));
+    std::ranges::sort(seen);
+    std::vector<layout::Run>& runs = of_blocks.emplace_back();
+    if (query < global) {
+      layout::append(runs, 0, blocks * block, true);
+      continue;
+    }
+    std::int64_t end = 0;
+    for (const std::int64_t key : seen) {
+      if (key * block >= end) layout::append(runs, key * block, (key + 1) * block, true);
+      end = (key + 1) * block;
+    }
+  }
+  const layout::TileWeights weights = plan::tile_weights(plan::host_target(), DType::f32);
+  const layout::Tiles tiles({layout::Order::Kind::blocks, block}, sizes.queries,
+                            layout::best_height(block, weights));
+  std::vector<std::vector<layout::Run>> of_tiles;
+  for (std::int64_t tile = 0; tile < tiles.count(); ++tile)
+    of_tiles.push_back(of_blocks[static_cast<std::size_t>(tiles.query(tile, 0) / block)]);
+  const layout::Layout layout(sizes.extent(), tiles, false, false, of_tiles);
+  return planned_call(layout, sizes, DType::bf16, executor);
+}
 
 // Against all pairs of the passes: each is given to some rank.
 void check(const PlannedCall& call, const distributed::Assignment& plan) {
@@ -86,21 +133,23 @@ Measured measure(LongCall& of, int ranks, Executor& executor) {
 std::vector<BenchCase> plan_cases() {
   struct Mask {
     const char* name;
-    MaskMod (*make)(std::int64_t length);
+    MakeCall make;
   };
   const Mask masks[] = {
-      {"causal", [](std::int64_t) { return mods::causal(); }},
-      {"window", [](std::int64_t) { return mods::causal() & mods::window(4096); }},
-      {"documents",
-       [](std::int64_t length) { return mods::causal() & random_documents(length, 1000); }},
-      {"prefix",
-       [](std::int64_t length) {
+      {"causal", of_mask([](std::int64_t) { return mods::causal(); })},
+      {"window", of_mask([](std::int64_t) { return mods::causal() & mods::window(4096); })},
+      {"documents", of_mask([](std::int64_t length) {
+         return mods::causal() & random_documents(length, 1000);
+       })},
+      {"prefix", of_mask([](std::int64_t length) {
          return MaskMod([prefix = length / 4](Index, Index, Index q, Index kv) {
            return kv < prefix || q >= kv;
          });
-       }},
-      {"local-or-strided", [](std::int64_t) { return MaskMod(parse(local_or_strided_text)); }},
-      {"fixed", [](std::int64_t) { return MaskMod(parse(narrow_fixed_text)); }}};
+       })},
+      {"local-or-strided",
+       of_mask([](std::int64_t) { return MaskMod(parse(local_or_strided_text)); })},
+      {"fixed", of_mask([](std::int64_t) { return MaskMod(parse(narrow_fixed_text)); })},
+      {"bigbird", bigbird}};
   struct Length {
     const char* name;
     std::int64_t tokens;

@@ -23,6 +23,7 @@ constexpr const char* examples = R"text(Examples:
   treadle info --json
   treadle explain "score + slopes[h] * (kv - q)" --mask "q >= kv" --capture slopes:f32:1
   treadle mask "q >= kv && q - kv < 256" --q 1024 -o window.png
+  treadle plan "q >= kv" --q 1048576 --heads 32/8 --ranks 64
   treadle demo --length 256 --threads 1
   treadle bench --case 'layout-*'
   treadle cache --prune
@@ -146,6 +147,70 @@ void add_mask(CLI::App& program) {
   command->callback([request] { mask(*request); });
 }
 
+void add_plan(CLI::App& program) {
+  CLI::App* command = program.add_subcommand(
+      "plan",
+      "How a call would be spread over ranks: balance, bytes, messages, time; no cluster needed");
+  command->footer(
+      "Example:\n"
+      "  treadle plan \"q >= kv\" --q 1048576 --heads 32/8 --ranks 64\n"
+      "  treadle plan \"q >= kv && ids[q] == ids[kv]\" --capture ids:i32=@ids.txt --q 65536 \\\n"
+      "      --ranks 8 -o plan.svg\n\n"
+      "A pattern and a MASK together show what both show; captures have values, as those of\n"
+      "`treadle mask`. Tiles are those of this machine.");
+  auto request = std::make_shared<PlanRequest>();
+  const CLI::Validator a_length = between(1, std::numeric_limits<int>::max());
+  const CLI::Validator a_speed = between(1e-6, 1e9);
+  command->add_option("MASK", request->expression,
+                      "Which pairs see each other, from b, h, q, kv and captures");
+  command->add_option("--pattern", request->pattern, "A mask by its name");
+  // One value each: otherwise an option would swallow the MASK that follows it.
+  command
+      ->add_option("--param", request->parameters,
+                   "A parameter of the pattern, as name=number or name=list. Repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--capture", request->captures, "A buffer that the mask reads. Repeatable")
+      ->allow_extra_args(false);
+  command->add_option("--q", request->queries, "Queries of all ranks")->check(a_length);
+  command->add_option("--kv", request->keys, "Keys of all ranks, if not as many as queries")
+      ->check(a_length);
+  command->add_option("--ranks", request->ranks, "How many ranks, each with equally many rows")
+      ->check(between(1, 1 << 16))
+      ->required();
+  command->add_option("--batch", request->batch, "Sequences")
+      ->check(a_length)
+      ->capture_default_str();
+  command->add_option("--heads", request->heads, "Heads, or heads of queries and keys, as 32/8")
+      ->capture_default_str();
+  command->add_option("--dim", request->dim, "Numbers in a query, a key and a value")
+      ->check(between(1, 4096))
+      ->capture_default_str();
+  command->add_option("--dtype", request->dtype, "Element type of q, k and v")
+      ->capture_default_str();
+  command->add_option("--gigabits", request->gigabits, "Per second, of each rank's network")
+      ->check(a_speed)
+      ->capture_default_str();
+  command->add_option("--teraflops", request->teraflops, "Per second, of each rank")
+      ->check(a_speed)
+      ->capture_default_str();
+  command
+      ->add_option("--excess", request->excess,
+                   "How much more than its share a rank may keep for itself")
+      ->check(between(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--head-groups", request->head_groups,
+                   "Groups of ranks with key heads of their own; if not given, what takes least "
+                   "time")
+      ->check(a_length);
+  command->add_flag("--per-rank", request->per_rank,
+                    "Sums of gradients rank by rank: fewer bytes, bits depend on the ranks");
+  command->add_option("-o,--output", request->output,
+                      "Draw who computes what into this file, .png or .svg");
+  command->add_flag("--json", request->json, "Print a list of objects, one per candidate");
+  command->callback([request] { plan(*request); });
+}
+
 std::vector<std::string> variant_names() {
   std::vector<std::string> names;
   for (const Variant& variant : demo_variants()) names.push_back(variant.name);
@@ -216,6 +281,7 @@ void parse_and_run(CLI::App& program, int argc, const char* const* argv) {
   add_info(program);
   add_explain(program);
   add_mask(program);
+  add_plan(program);
   add_demo(program);
   add_bench(program);
   add_cache(program);

@@ -37,6 +37,22 @@ struct MaskRequest {
   bool list = false, json = false;
 };
 
+struct PlanRequest {
+  std::string expression;
+  std::string pattern;
+  std::vector<std::string> parameters, captures;
+  std::int64_t queries = 0, keys = 0, batch = 1;
+  std::string heads = "8";  // of queries, or of queries and keys: 32/8
+  std::string dtype = "bf16";
+  std::int64_t dim = 128;
+  int ranks = 0;
+  int head_groups = 0;  // 0: what takes least time
+  double gigabits = 25, teraflops = 2, excess = 0.02;
+  bool per_rank = false;  // sums
+  std::string output;
+  bool json = false;
+};
+
 struct DemoRequest {
   Sizes sizes;
   std::int64_t queries = 0;  // 0: as many as keys
@@ -59,6 +75,7 @@ struct CacheRequest {
 void info(const InfoRequest& request);
 void explain(const ExplainRequest& request);
 void mask(const MaskRequest& request);
+void plan(const PlanRequest& request);
 void demo(DemoRequest request);
 void bench(const BenchRequest& request);
 void cache(const CacheRequest& request);

@@ -25,6 +25,10 @@ struct PlannedCall {
                                                const distributed::PlanOptions& options) const;
 };
 
+// The same for a mask that would take too long to look at, from a layout of its only pass.
+PlannedCall planned_call(const layout::Layout& layout, const backend::Sizes& sizes, DType dtype,
+                         const base::Workers& workers);
+
 // `dtype` is that of q, k and v. `name` is the caller's, in messages.
 PlannedCall planned_call(std::string_view name, const MaskMod& mask, const backend::Sizes& sizes,
                          DType dtype, const base::Workers& workers);

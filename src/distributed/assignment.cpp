@@ -204,9 +204,20 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
       looked.push_back(std::move(one));
     }
   }
-  // Of equal ones the first.
   std::ranges::stable_sort(looked, {},
                            [](const Looked& one) { return one.modelled.candidate.seconds(); });
+  // A model cannot tell times apart that are as close as loads may be. Bytes can.
+  const double close = looked.front().modelled.candidate.seconds() * (1 + options.excess);
+  const auto last = std::ranges::find_if(
+      looked, [&](const Looked& one) { return one.modelled.candidate.seconds() > close; });
+  const auto fewest = std::min_element(looked.begin(), last, [&](const Looked& a, const Looked& b) {
+    // As long as loads are as close as they should be.
+    const auto uneven = [&](const Candidate& c) { return c.balance > 1 + 1.5 * options.excess; };
+    const Candidate &one = a.modelled.candidate, &other = b.modelled.candidate;
+    return std::tuple(uneven(one), one.forward_bytes) <
+           std::tuple(uneven(other), other.forward_bytes);
+  });
+  std::rotate(looked.begin(), fewest, fewest + 1);
   Assignment taken;
   for (const Looked& one : looked) taken.candidates.push_back(one.modelled.candidate);
   Looked& best = looked.front();

@@ -2,6 +2,7 @@
 #include "distributed/deal.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <optional>
 #include <queue>
@@ -16,6 +17,9 @@ struct Unit {
   Box box;
   double pairs = 0;
 };
+
+// Whether leaves may be cut at chunks that are not yet.
+enum class Cuts : std::uint8_t { none, some };
 
 // The next one is the last.
 using Units = std::vector<Unit>;
@@ -40,7 +44,7 @@ class Dealer {
   std::vector<Share> run() {
     collect();
     keep();
-    move(away_, 1);
+    move(away_, 1, Cuts::none);
     for (std::size_t pass = 0; pass < in_order_.size(); ++pass) stream(pass);
     deal_rest();
     return std::move(shares_);
@@ -56,7 +60,7 @@ class Dealer {
   void collect();
   void cut_heavy(const Box& leaf, int home);
   void keep();
-  void move(Units& units, double more);
+  void move(Units& units, double more, Cuts cuts);
   void stream(std::size_t pass);
   void deal_rest();
 
@@ -64,9 +68,10 @@ class Dealer {
     shares_.push_back({unit.box, part});
     load(part) += unit.pairs;
   }
-  // With less room than `least` no leaf is cut at chunks.
-  void fill(int part, double cap, double least, Units& units);
+  // A part with less room than `enough` has enough.
+  void fill(int part, double cap, double enough, Cuts cuts, Units& units);
   bool take(int part, std::size_t at, double room, Units& units);
+  bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
 
@@ -167,20 +172,21 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
   }
 }
 
-// A part that has its share but for a quarter of the excess has enough.
+// A part that has its share but for a quarter of the excess has enough. Nothing is cut here: if most parts
+// end a little short of it, there is room all the same.
 void Dealer::keep() {
   for (int part = 0; part < group_.parts; ++part) {
     Units& units = kept_[static_cast<std::size_t>(part)];
-    fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, units);
+    fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, Cuts::none, units);
     away_.insert(away_.end(), units.rbegin(), units.rend());
   }
   std::ranges::reverse(away_);
 }
 
 // To parts that have room: to a mean's part and so many times the excess.
-void Dealer::move(Units& units, double more) {
+void Dealer::move(Units& units, double more, Cuts cuts) {
   for (int part = 0; part < group_.parts && !units.empty(); ++part)
-    fill(part, mean_ * (1 + more * excess_), mean_ * excess_ * 1.25, units);
+    fill(part, mean_ * (1 + more * excess_), mean_ * excess_ * 1.25, cuts, units);
 }
 
 // What is dealt in order: to everybody its share of what it may still have.
@@ -202,7 +208,7 @@ void Dealer::stream(std::size_t pass) {
     const double cap = load(part) +
                        std::max(0.0, mean_ - load(part)) * here / std::max(all, rooms) +
                        std::min(missing, slack);
-    fill(part, cap, slack / 2, in_order_[pass]);
+    fill(part, cap, slack / 2, Cuts::some, in_order_[pass]);
     missing = std::max(0.0, cap - load(part));
   }
 }
@@ -210,7 +216,7 @@ void Dealer::stream(std::size_t pass) {
 // What found no room.
 void Dealer::deal_rest() {
   for (const Units& units : in_order_) away_.insert(away_.begin(), units.begin(), units.end());
-  for (const double more : {1.0, 1.4}) move(away_, more);
+  for (const double more : {1.0, 1.4}) move(away_, more, Cuts::some);
   using Loaded = std::pair<double, int>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> parts;
   for (int part = 0; part < group_.parts; ++part) parts.emplace(load(part), part);
@@ -236,22 +242,17 @@ void Dealer::deal_rest() {
 }
 
 // The next units, as long as there is room; where the next one does not fit, one soon after it.
-void Dealer::fill(int part, double cap, double least, Units& units) {
+void Dealer::fill(int part, double cap, double enough, Cuts cuts, Units& units) {
   while (!units.empty()) {
     const double room = cap - load(part);
     if (room <= 0) return;
     if (take(part, units.size() - 1, room, units)) continue;
-    if (room < least) return;
+    if (room < enough) return;
     const std::size_t last = units.size() > look_ahead ? units.size() - look_ahead : 0;
     bool taken = false;
     for (std::size_t at = units.size(); at-- > last && !taken;) taken = take(part, at, room, units);
-    for (std::size_t at = units.size(); at-- > last && !taken;) {
-      if (const auto parts = cut(units[at], room)) {
-        give(part, parts->first);
-        units[at] = parts->second;
-        taken = true;
-      }
-    }
+    for (std::size_t at = units.size(); at-- > last && !taken;)
+      taken = take_cut(part, at, room, cuts, units);
     if (!taken) return;
   }
 }
@@ -267,6 +268,25 @@ bool Dealer::take(int part, std::size_t at, double room, Units& units) {
   if (!parts || parts->first.pairs > room) return false;
   give(part, parts->first);
   units[at] = parts->second;
+  return true;
+}
+
+// Some chunks of one of its key heads and batch entries.
+bool Dealer::take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units) {
+  Unit one = units[at];
+  const bool is_cut = one.box.chunks.count() < group_.costs.chunks();
+  if (!is_cut && cuts == Cuts::none) return false;
+  if (group_.costs.seen(one.box).count() < 2) return false;
+  Units others;
+  while (const auto parts = divided(one, 0)) {
+    one = parts->first;
+    others.push_back(parts->second);
+  }
+  const auto parts = cut(one, room);
+  if (!parts) return false;
+  give(part, parts->first);
+  units[at] = parts->second;
+  units.insert(units.begin() + static_cast<std::ptrdiff_t>(at), others.begin(), others.end());
   return true;
 }
 
@@ -289,34 +309,33 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
   return std::nullopt;
 }
 
-// Some chunks that fit, at one end, and the others. Few are better than many, since each has a state.
+// Some chunks that fit, at one end, and the others. Chunks after the first ones have a state each, so
+// of the two ways the one is better that leaves fewer of those.
 std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) const {
+  const Range chunks = group_.costs.seen(all.box);
+  if (chunks.count() < 2) return std::nullopt;
   const auto some = [&](std::int64_t begin, std::int64_t end) {
     Box box = all.box;
     box.chunks = {begin, end};
     return unit(box);
   };
-  const Range chunks = all.box.chunks;
+  // The most that fits: begin ... first, or last ... the end.
   std::int64_t first = chunks.begin, last = chunks.end;
-  double front = 0, back = 0;
-  for (; first < chunks.end; ++first) {
-    const double pairs = some(first, first + 1).pairs;
-    if (front + pairs > room) break;
-    front += pairs;
+  const std::int64_t begin = all.box.chunks.begin;
+  auto step = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(chunks.count())));
+  for (; step > 0; step /= 2) {
+    if (first + step < chunks.end && some(begin, first + step).pairs <= room) first += step;
+    if (last - step > chunks.begin && some(last - step, chunks.end).pairs <= room) last -= step;
   }
-  for (; last > chunks.begin; --last) {
-    const double pairs = some(last - 1, last).pairs;
-    if (back + pairs > room) break;
-    back += pairs;
-  }
+  const double front = first > chunks.begin ? some(begin, first).pairs : 0;
+  const double back = last < chunks.end ? some(last, chunks.end).pairs : 0;
   const double least = std::min(room, excess_ * mean_) / 4;
   if (std::max(front, back) < least) return std::nullopt;
-  // Nobody has to do the empty ones that follow.
-  std::int64_t end = chunks.end;
-  while (end > chunks.begin + 1 && some(end - 1, end).pairs == 0) --end;
-  if (back >= front || back >= room - least)
-    return std::pair(some(last, end), some(chunks.begin, last));
-  return std::pair(some(chunks.begin, first), some(first, end));
+  // Nobody has to do empty chunks that follow.
+  const bool both = std::min(front, back) >= std::max(front, back) - least;
+  if (both ? first > last : front > back)
+    return std::pair(some(begin, first), some(first, chunks.end));
+  return std::pair(some(last, chunks.end), some(begin, last));
 }
 
 }  // namespace
@@ -326,36 +345,56 @@ Costs::Costs(std::span<const PassWork> passes, std::int64_t batch, std::int64_t 
   for (const PassWork& work : passes) {
     chunks_ = std::max(chunks_, work.chunks);
     heads_alike_ = heads_alike_ && (work.head_lists == 1 || key_heads == 1);
-    std::vector<double>& totals = totals_.emplace_back();
+    Sums& sums = sums_.emplace_back();
+    sums.before.reserve(work.keys.size() * static_cast<std::size_t>(work.chunks + 1));
     for (std::size_t list = 0; list < work.keys.size(); ++list) {
-      double total = 0;
-      for (const std::int64_t pairs : work.pairs_of(list)) total += static_cast<double>(pairs);
-      totals.push_back(total);
+      double before = 0;
+      sums.before.push_back(0);
+      Range seen{work.chunks, 0};
+      const auto of_chunks = work.pairs_of(list);
+      for (std::int64_t chunk = 0; chunk < work.chunks; ++chunk) {
+        const std::int64_t pairs = of_chunks[static_cast<std::size_t>(chunk)];
+        sums.before.push_back(before += static_cast<double>(pairs));
+        if (pairs == 0) continue;
+        seen.begin = std::min(seen.begin, chunk);
+        seen.end = chunk + 1;
+      }
+      sums.seen.push_back(seen);
     }
   }
 }
 
-double Costs::of(const Box& box) const {
+template <class Each>
+double Costs::for_each_list(const Box& box, const Each& each) const {
   const PassWork& work = pass(box.pass);
-  const std::vector<double>& totals = totals_[static_cast<std::size_t>(box.pass)];
-  const bool all_chunks = box.chunks.begin == 0 && box.chunks.end == chunks_;
   const Range batch = work.batch_lists == 1 ? Range(1) : box.batch;
   const Range heads = work.head_lists == 1 ? Range(1) : box.key_heads;
+  for (std::int64_t b = batch.begin; b < batch.end; ++b)
+    for (std::int64_t head = heads.begin; head < heads.end; ++head)
+      each(work.list(box.leaf, b, head));
+  return static_cast<double>((box.batch.count() / batch.count()) *
+                             (box.key_heads.count() / heads.count()));
+}
+
+double Costs::of(const Box& box) const {
+  const std::vector<double>& before = sums_[static_cast<std::size_t>(box.pass)].before;
+  const auto stride = static_cast<std::size_t>(chunks_ + 1);
   double pairs = 0;
-  for (std::int64_t b = batch.begin; b < batch.end; ++b) {
-    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
-      const std::size_t list = work.list(box.leaf, b, head);
-      if (all_chunks) {
-        pairs += totals[list];
-        continue;
-      }
-      const auto of_chunks = work.pairs_of(list);
-      for (std::int64_t chunk = box.chunks.begin; chunk < box.chunks.end; ++chunk)
-        pairs += static_cast<double>(of_chunks[static_cast<std::size_t>(chunk)]);
-    }
-  }
-  return pairs * static_cast<double>(box.batch.count() / batch.count() * box.key_heads.count() /
-                                     heads.count());
+  const double times = for_each_list(box, [&](std::size_t list) {
+    pairs += before[list * stride + static_cast<std::size_t>(box.chunks.end)] -
+             before[list * stride + static_cast<std::size_t>(box.chunks.begin)];
+  });
+  return pairs * times;
+}
+
+Range Costs::seen(const Box& box) const {
+  Range all{box.chunks.end, box.chunks.begin};
+  for_each_list(box, [&](std::size_t list) {
+    const Range& seen = sums_[static_cast<std::size_t>(box.pass)].seen[list];
+    all.begin = std::min(all.begin, std::max(seen.begin, box.chunks.begin));
+    all.end = std::max(all.end, std::min(seen.end, box.chunks.end));
+  });
+  return all;
 }
 
 std::vector<Share> deal(const Group& group, Route route, double excess) {

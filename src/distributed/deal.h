@@ -36,6 +36,8 @@ class Costs {
   Costs(std::span<const PassWork> passes, std::int64_t batch, std::int64_t key_heads);
 
   [[nodiscard]] double of(const Box& box) const;
+  // From the first to the last of its chunks that has pairs; less than nothing if none has.
+  [[nodiscard]] layout::Range seen(const Box& box) const;
   [[nodiscard]] const PassWork& pass(std::int64_t number) const {
     return passes_[static_cast<std::size_t>(number)];
   }
@@ -46,10 +48,18 @@ class Costs {
   [[nodiscard]] bool heads_alike() const { return heads_alike_; }
 
  private:
+  // each(list); how often each of them counts.
+  template <class Each>
+  double for_each_list(const Box& box, const Each& each) const;
+
   std::span<const PassWork> passes_;
   std::int64_t batch_, chunks_ = 0;
   bool heads_alike_ = true;
-  std::vector<std::vector<double>> totals_;  // of each list of each pass
+  struct Sums {
+    std::vector<double> before;       // [list][chunk]: pairs of earlier chunks; one more at the end
+    std::vector<layout::Range> seen;  // [list]: chunks
+  };
+  std::vector<Sums> sums_;  // of each pass
 };
 
 // What there is to deal.

@@ -161,11 +161,15 @@ void check_picture_path(const std::filesystem::path& path) {
 }
 
 void write_picture(const Picture& picture, const std::filesystem::path& path) {
+  write_sheet(compose(picture), path);
+}
+
+void write_sheet(const Sheet& sheet, const std::filesystem::path& path) {
   check_picture_path(path);
-  if (path.extension() == ".png") return write_png(picture, path);
+  if (path.extension() == ".png") return write_png(sheet, path);
   errno = 0;
   std::ofstream file(path, std::ios::binary);
-  file << to_svg(picture);
+  file << to_svg(sheet);
   file.close();
   if (!file) base::fail("picture: cannot write \"{}\": {}", path.string(), std::strerror(errno));
 }

@@ -63,7 +63,10 @@ class Canvas {
 }  // namespace
 
 void write_png(const Picture& picture, const std::filesystem::path& path) {
-  const Sheet sheet = compose(picture);
+  write_png(compose(picture), path);
+}
+
+void write_png(const Sheet& sheet, const std::filesystem::path& path) {
   Canvas canvas(sheet.width, sheet.height);
   for (const Rectangle& rectangle : sheet.rectangles) canvas.fill(rectangle);
   for (const Text& text : sheet.texts) canvas.write(text);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,11 @@ struct Sheet {
 };
 
 Sheet compose(const Picture& picture);
+
+std::string to_svg(const Sheet& sheet);
+void write_png(const Sheet& sheet, const std::filesystem::path& path);
+// As write_picture.
+void write_sheet(const Sheet& sheet, const std::filesystem::path& path);
 
 // Positions along an axis that deserve a label: multiples of a power of two that cut it into at
 // most so many parts.

@@ -42,8 +42,9 @@ std::string hex(Colour colour) {
 
 }  // namespace
 
-std::string to_svg(const Picture& picture) {
-  const Sheet sheet = compose(picture);
+std::string to_svg(const Picture& picture) { return to_svg(compose(picture)); }
+
+std::string to_svg(const Sheet& sheet) {
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" "
       "viewBox=\"0 0 {0} {1}\" shape-rendering=\"crispEdges\">\n",
