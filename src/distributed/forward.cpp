@@ -2,8 +2,9 @@
 //
 //   begin     all ranks say what they call; meanwhile parts whose rows and keys are here are computed
 //   in        rows of keys to who looks at them, rows of queries to who computes them
-//   compute   own parts first, then those with rows of others; tasks wait for the keys they look at
-//   out       results, or states of cut parts, to the owners of the rows
+//   compute   own parts batch by batch, and between them those with rows of others, as they come; tasks wait for the
+//             keys they look at
+//   out       results, or states of cut parts, to the owner of the rows as soon as all of its are done
 //   end       all ranks say what has become of it; then rows are joined and written
 //
 // Until the end nothing is written, and after it nothing can fail. Read run_forward() first.
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "api/check.h"
+#include "api/positions.h"
 #include "api/run_call.h"
 #include "base/copy.h"
 #include "base/error.h"
@@ -49,7 +51,7 @@ class ForwardRun {
         v_(mine.v),
         own_keys_{k_.view(), v_.view(), held.own_keys()},
         in_(held.channel, "forward"),
-        out_(held.channel, "forward") {
+        back_(held.channel, "forward") {
     make_rooms();
     make_mail();
     keys_ = std::make_unique<ShardKeys>(own_keys_, held_.keys, held_.rank(), held_.from, in_);
@@ -57,38 +59,38 @@ class ForwardRun {
 
   Mail& in() { return in_; }
 
+  // Parts with rows of others as soon as these are here, for they go back; own ones meanwhile.
   void compute() {
-    run([](const Part& part) { return part.own; });
-    const auto foreign = [](const Part& part) { return !part.own; };
-    if (std::ranges::none_of(held_.parts, foreign)) return;
-    take_in();
-    run(foreign);
-  }
-
-  // Announced messages leave, whatever has become of the work.
-  void send() {
-    for (Mail::Message& message : out_.sends) {
-      std::byte* to = message.bytes.data();
-      for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-        const auto& runs = held_.parts[p].from[static_cast<std::size_t>(message.rank)];
-        const ForwardRoom& room = rooms_[p];
-        if (held_.parts[p].final) {
-          take_packed(room.out, runs, to);
-          if (lse_) take_packed(room.lse, runs, to);
-          if (max_) take_packed(room.max, runs, to);
-        }
-        for (const ForwardRoom::State& state : room.states)
-          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums})
-            take_packed(*tensor, runs, to);
+    std::vector<Work> own, foreign;
+    for (std::size_t p = 0; p < held_.parts.size(); ++p) {
+      std::vector<Work>& to = held_.parts[p].own ? own : foreign;
+      for (Work& work : work_of(p)) to.push_back(std::move(work));
+    }
+    std::size_t next = 0;
+    while (next < own.size() || !foreign.empty()) {
+      in_.poll();
+      // Who has nothing else to do waits.
+      std::vector<Work> ready = take_ready(foreign, next == own.size());
+      if (!ready.empty()) {
+        run(ready);
+        send_done(foreign);
+      } else if (next < own.size()) {
+        const std::size_t end = foreign.empty() ? own.size() : next + 1;
+        run({own.data() + next, end - next});
+        next = end;
       }
     }
-    out_.start();
   }
+
+  // What has not left yet: announced messages leave, whatever has become of the work.
+  void send() { send_done({}); }
   void finish() {
     in_.finish();
-    out_.finish();
+    back_.finish();
+    for (const std::unique_ptr<Mail>& mail : out_) mail->finish();
     count(held_.forward_moved, in_);
-    count(held_.forward_moved, out_);
+    count(held_.forward_moved, back_);
+    for (const std::unique_ptr<Mail>& mail : out_) count(held_.forward_moved, *mail);
   }
 
   // Allocates little, after all ranks have agreed that all is well.
@@ -115,7 +117,7 @@ class ForwardRun {
                          rows, part.rows(), views.maximum, views.weight, views.sums});
       }
     }
-    for (const Mail::Message& message : out_.receives) {
+    for (const Mail::Message& message : back_.receives) {
       const std::byte* at = message.bytes.data();
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
@@ -184,11 +186,15 @@ class ForwardRun {
       in_.receives.push_back({r, Buffer(self ? 0
                                              : bytes_of(held_.from[at], own_keys_) +
                                                    bytes_from_homes(held_, r, rows.there))});
-      out_.sends.push_back({r, Buffer(self ? 0 : bytes_to_homes(held_, r, rows))});
-      out_.receives.push_back({r, Buffer(self ? 0 : bytes_from_parts(held_, r, rows))});
+      if (self) continue;
+      if (const std::int64_t bytes = bytes_from_parts(held_, r, rows); bytes > 0)
+        back_.receives.push_back({r, Buffer(bytes)});
+      if (const std::int64_t bytes = bytes_to_homes(held_, r, rows); bytes > 0) {
+        out_.push_back(std::make_unique<Mail>(held_.channel, "forward"));
+        out_.back()->sends.push_back({r, Buffer(bytes)});
+      }
     }
-    std::erase_if(out_.sends, [](const Mail::Message& m) { return m.bytes.size() == 0; });
-    std::erase_if(out_.receives, [](const Mail::Message& m) { return m.bytes.size() == 0; });
+    sent_.assign(out_.size(), false);
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
       pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch,
@@ -197,57 +203,128 @@ class ForwardRun {
     }
   }
 
-  // Rows of other ranks into the parts that they belong to.
-  void take_in() {
-    for (Mail::Message& message : in_.receives) {
-      const auto rank = static_cast<std::size_t>(message.rank);
-      if (message.bytes.size() == 0) continue;
-      const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
-      if (from == message.bytes.data() + message.bytes.size()) continue;
-      in_.await(rank);
-      for (std::size_t p = 0; p < held_.parts.size(); ++p)
-        put_packed(rooms_[p].q.view(), held_.parts[p].from[rank], from);
+  // Some rows of a part against some keys: a call of its own.
+  struct Work {
+    std::size_t part = 0, slice = 0;
+    const Layout* layout = nullptr;
+    Range rows;
+  };
+  std::vector<Work> work_of(std::size_t p) const {
+    const Part& part = held_.parts[p];
+    std::vector<Work> all;
+    for (const Batch& batch : part.batches) all.push_back({p, 0, &batch.layout, batch.rows});
+    for (std::size_t s = 0; part.batches.empty() && s < part.slices.size(); ++s)
+      all.push_back({p, s, &part.slices[s].layout, part.rows()});
+    return all;
+  }
+
+  // Takes out the work of parts whose rows are all here; if none are, waits for the first one's if wanted.
+  std::vector<Work> take_ready(std::vector<Work>& foreign, bool wait) {
+    const auto is_here = [&](const Work& work) {
+      const Part& part = held_.parts[work.part];
+      for (int r = 0; r < held_.ranks(); ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        if (r != held_.rank() && !part.from[at].empty() && !in_.has(at)) return false;
+      }
+      return true;
+    };
+    if (wait && !foreign.empty()) {
+      const Part& part = held_.parts[foreign.front().part];
+      for (int r = 0; r < held_.ranks(); ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        if (r != held_.rank() && !part.from[at].empty()) in_.await(at);
+      }
+    }
+    std::vector<Work> ready;
+    std::erase_if(foreign, [&](const Work& work) {
+      if (!is_here(work)) return false;
+      ready.push_back(work);
+      return true;
+    });
+    for (const Work& work : ready)
+      if (work.slice == 0) take_in(work.part);
+    return ready;
+  }
+
+  // Rows of other ranks that a part works on.
+  void take_in(std::size_t p) {
+    const Part& part = held_.parts[p];
+    for (int r = 0; r < held_.ranks(); ++r) {
+      const auto at = static_cast<std::size_t>(r);
+      if (r == held_.rank() || part.from[at].empty()) continue;
+      const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
+      for (std::size_t before = 0; before < p; ++before)
+        from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
+                RowBytes().add(held_.q, held_.sizes.dim).sum;
+      put_packed(rooms_[p].q.view(), part.from[at], from);
     }
   }
 
-  template <class Wanted>
-  void run(const Wanted& wanted) {
-    std::vector<std::unique_ptr<PartRun>> all;
-    for (std::size_t p = 0; p < held_.parts.size(); ++p)
-      if (wanted(held_.parts[p]))
-        for (std::size_t s = 0; s < held_.parts[p].slices.size(); ++s)
-          all.push_back(std::make_unique<PartRun>(*this, p, s));
-    std::vector<backend::ForwardRequest> requests;
-    for (const auto& one : all) requests.push_back(one->request(*this));
-    if (!requests.empty()) facts_.compiled.backend->forward(requests);
+  // Sends to the ranks of whose rows there are none in work that is still to be done. Before that nothing may be sent
+  // but when all ranks have begun.
+  void send_done(std::span<const Work> left) {
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      Mail::Message& message = out_[i]->sends.front();
+      const auto rank = static_cast<std::size_t>(message.rank);
+      const bool waits = std::ranges::any_of(
+          left, [&](const Work& work) { return !held_.parts[work.part].from[rank].empty(); });
+      if (sent_[i] || waits) continue;
+      std::byte* to = message.bytes.data();
+      for (std::size_t p = 0; p < held_.parts.size(); ++p) {
+        const auto& runs = held_.parts[p].from[rank];
+        const ForwardRoom& room = rooms_[p];
+        if (held_.parts[p].final) {
+          take_packed(room.out, runs, to);
+          if (lse_) take_packed(room.lse, runs, to);
+          if (max_) take_packed(room.max, runs, to);
+        }
+        for (const ForwardRoom::State& state : room.states)
+          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums}) take_packed(*tensor, runs, to);
+      }
+      sent_[i] = true;
+      out_[i]->start();
+    }
+    if (back_started_) return;
+    back_started_ = true;
+    back_.start();
   }
 
-  // A slice as a call of its own; requests refer to it.
+  void run(std::span<const Work> some) {
+    std::vector<std::unique_ptr<PartRun>> all;
+    for (const Work& work : some) all.push_back(std::make_unique<PartRun>(*this, work));
+    std::vector<backend::ForwardRequest> requests;
+    for (const auto& one : all) requests.push_back(one->request(*this));
+    facts_.compiled.backend->forward(requests);
+  }
+
+  // Requests refer to it.
   struct PartRun {
     const Part& part;
-    std::size_t slice;
+    const Work work;
     ForwardRoom& room;
     backend::Sizes sizes;
     PartKeys keys;
-    ConstView no_keys, no_values;
     Inputs inputs;
     ForwardViews results;
 
-    PartRun(ForwardRun& run, std::size_t p, std::size_t s)
-        : part(run.held_.parts[p]),
-          slice(s),
-          room(run.rooms_[p]),
+    PartRun(ForwardRun& run, const Work& what)
+        : part(run.held_.parts[what.part]),
+          work(what),
+          room(run.rooms_[what.part]),
           sizes(part.sizes(run.held_.sizes)),
-          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
-               part.piece.key_heads),
-          inputs{room.q, run.none_k_, run.none_v_},
-          results{room.out.view(), std::nullopt, std::nullopt} {
-      if (part.final && run.lse_) results.lse = room.lse.view();
-      if (part.final && run.max_) results.max = room.max.view();
+          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch, part.piece.key_heads),
+          inputs{rows(ConstView(room.q)), run.none_k_, run.none_v_},
+          results{part.final ? rows(room.out.view()) : room.out.view(), std::nullopt, std::nullopt} {
+      if (part.final && run.lse_) results.lse = rows(room.lse.view());
+      if (part.final && run.max_) results.max = rows(room.max.view());
+    }
+    template <class Void>
+    BasicView<Void> rows(const BasicView<Void>& of_part) const {
+      return api::rows_of(of_part, of_part.size(0), work.rows);
     }
     backend::ForwardRequest request(const ForwardRun& run) {
-      return {run.facts_.request(sizes, inputs, part.slices[slice].layout, keys), results,
-              part.final ? nullptr : &room.states[slice].views};
+      return {run.facts_.request(sizes, inputs, *work.layout, keys), results,
+              part.final ? nullptr : &room.states[work.slice].views};
     }
   };
 
@@ -259,7 +336,10 @@ class ForwardRun {
   Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}},
       none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<ForwardRoom> rooms_;
-  Mail in_, out_;
+  Mail in_, back_;
+  std::vector<std::unique_ptr<Mail>> out_;  // one for each rank that gets something
+  std::vector<bool> sent_;
+  bool back_started_ = false;
   std::unique_ptr<ShardKeys> keys_;
 };
 
