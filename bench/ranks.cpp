@@ -39,12 +39,15 @@ struct Settings {
   bool per_rank = false, forward_only = false;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Processor time of the threads that work on tasks, so that a rank that waits for another, or for a core, is not busy.
 class BusyExecutor final : public Executor {
  public:
-  explicit BusyExecutor(int threads) : inner_(threads == 1 ? serial_executor() : tbb_executor(threads)) {}
+  explicit BusyExecutor(int threads)
+      : inner_(threads == 1 ? serial_executor() : tbb_executor(threads)) {}
   [[nodiscard]] int threads() const override { return inner_->threads(); }
   void run(std::int64_t count, const std::function<void(std::int64_t)>& task) override {
     inner_->run(count, [&](std::int64_t i) {
@@ -94,7 +97,8 @@ std::shared_ptr<Tensor> documents_of(std::int64_t length, std::int64_t count) {
   std::int32_t number = 0;
   for (std::int32_t& d : doc->data<std::int32_t>()) {
     x = x * 1'664'525 + 1'013'904'223;
-    if ((x >> 4) % static_cast<std::uint32_t>(std::max<std::int64_t>(length / count, 1)) == 0) ++number;
+    if ((x >> 4) % static_cast<std::uint32_t>(std::max<std::int64_t>(length / count, 1)) == 0)
+      ++number;
     d = number;
   }
   return doc;
@@ -102,15 +106,19 @@ std::shared_ptr<Tensor> documents_of(std::int64_t length, std::int64_t count) {
 
 Attention attention_of(const Settings& s) {
   Options options;
-  if (s.mask == "causal") options.mask = parse("q >= kv");
+  if (s.mask == "causal")
+    options.mask = parse("q >= kv");
   else if (s.mask == "documents")
-    options.mask = parse("q >= kv and doc[q] == doc[kv]", {{"doc", documents_of(s.length, s.documents)}});
-  else options.mask = parse(s.mask);
+    options.mask =
+        parse("q >= kv and doc[q] == doc[kv]", {{"doc", documents_of(s.length, s.documents)}});
+  else
+    options.mask = parse(s.mask);
   return compile(options);
 }
 
 struct Result {
-  double forward = std::numeric_limits<double>::infinity(), backward = forward, both = forward, plain = forward;
+  double forward = std::numeric_limits<double>::infinity(), backward = forward, both = forward,
+         plain = forward;
   double busy = std::numeric_limits<double>::infinity(), first = 0, plan = 0;
   std::int64_t sent = 0, received = 0, announced = 0, messages = 0, all_gather = 0;
   double balance = 1;
@@ -119,26 +127,31 @@ struct Result {
 
 using Barrier = std::function<void()>;
 
-Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, const Barrier& barrier) {
+Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange,
+                const Barrier& barrier) {
   const int rank = exchange->rank(), ranks = exchange->ranks();
   const auto shards = td::Shards::even(s.length, ranks);
   const std::int64_t first = shards.begin(rank), rows = shards.count(rank);
   auto executor = std::make_shared<BusyExecutor>(s.threads);
   const Attention attention = attention_of(s);
   const Call call{.executor = executor, .lse = true};
-  const TensorSpec q_all(DType::f32, {1, s.heads, s.length, s.dim}), k_all(DType::f32, {1, s.key_heads, s.length, s.dim});
+  const TensorSpec q_all(DType::f32, {1, s.heads, s.length, s.dim}),
+      k_all(DType::f32, {1, s.key_heads, s.length, s.dim});
   Result result;
   const auto planned = Clock::now();
   td::PlanOptions options;
   options.head_groups = s.head_groups;
   options.sums = s.per_rank ? td::Sums::per_rank : td::Sums::same_bits;
   options.patience = std::chrono::minutes(2);
-  const td::Plan plan = td::plan(attention, exchange, q_all, k_all, k_all, shards, shards, call, options);
+  const td::Plan plan =
+      td::plan(attention, exchange, q_all, k_all, k_all, shards, shards, call, options);
   result.plan = seconds_since(planned);
   result.balance = plan.balance();
   result.all_gather = plan.bytes_of_all_gather();
-  const Tensor q = random_rows({1, s.heads, rows, s.dim}, first, 1), k = random_rows({1, s.key_heads, rows, s.dim}, first, 2),
-               v = random_rows({1, s.key_heads, rows, s.dim}, first, 3), dout = random_rows({1, s.heads, rows, s.dim}, first, 4);
+  const Tensor q = random_rows({1, s.heads, rows, s.dim}, first, 1),
+               k = random_rows({1, s.key_heads, rows, s.dim}, first, 2),
+               v = random_rows({1, s.key_heads, rows, s.dim}, first, 3),
+               dout = random_rows({1, s.heads, rows, s.dim}, first, 4);
   const Inputs mine{q, k, v};
   // What one machine's call would have, for the comparison in the same run.
   Tensor wq, wk, wv, wdout;
@@ -148,7 +161,8 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, co
     wv = random_rows({1, s.key_heads, s.length, s.dim}, 0, 3);
     wdout = random_rows({1, s.heads, s.length, s.dim}, 0, 4);
   }
-  const Call beside{.executor = s.beside > 0 ? tbb_executor(s.beside) : serial_executor(), .lse = true};
+  const Call beside{.executor = s.beside > 0 ? tbb_executor(s.beside) : serial_executor(),
+                    .lse = true};
   Forward before;
   Backward gradients_before;
   for (int i = 0; i <= s.repeat; ++i) {
@@ -158,7 +172,8 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, co
     Forward y = td::forward(attention, plan, mine, call);
     const double forward = seconds_since(start);
     Backward g;
-    if (!s.forward_only) g = td::backward(attention, plan, mine, {y.out, y.lse}, dout, std::nullopt, call);
+    if (!s.forward_only)
+      g = td::backward(attention, plan, mine, {y.out, y.lse}, dout, std::nullopt, call);
     const double both = seconds_since(start), busy = executor->take();
     if (i == 0) {
       result.first = both;
@@ -168,9 +183,11 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, co
       result.both = std::min(result.both, both);
       result.busy = std::min(result.busy, busy);
       const auto same = [](const Tensor& a, const Tensor& b) {
-        return std::memcmp(a.view().data(), b.view().data(), static_cast<std::size_t>(a.count()) * sizeof(float)) == 0;
+        return std::memcmp(a.view().data(), b.view().data(),
+                           static_cast<std::size_t>(a.count()) * sizeof(float)) == 0;
       };
-      result.same = result.same && same(y.out, before.out) && (s.forward_only || same(g.dk, gradients_before.dk));
+      result.same = result.same && same(y.out, before.out) &&
+                    (s.forward_only || same(g.dk, gradients_before.dk));
     }
     if (s.beside > 0) {
       barrier();
@@ -184,8 +201,9 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, co
           return t.data<float>().data() + (head * t.size(2) + row) * s.dim;
         };
         for (std::int64_t head = 0; head < s.heads; ++head)
-          result.same = result.same && std::memcmp(bytes(y.out, head, 0), bytes(w.out, head, 0),
-                                                   static_cast<std::size_t>(rows * s.dim) * sizeof(float)) == 0;
+          result.same = result.same &&
+                        std::memcmp(bytes(y.out, head, 0), bytes(w.out, head, 0),
+                                    static_cast<std::size_t>(rows * s.dim) * sizeof(float)) == 0;
       }
       barrier();
     }
@@ -195,8 +213,9 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange, co
   const td::Traffic f = plan.forward_traffic(), b = plan.backward_traffic();
   const td::Traffic fm = plan.forward_moved(), bm = plan.backward_moved();
   const std::int64_t calls = s.repeat + 1;
-  result.same = result.same && fm.sent == calls * f.sent && fm.received == calls * f.received &&
-                (s.forward_only || (bm.sent == calls * b.sent && bm.received == calls * b.received));
+  result.same =
+      result.same && fm.sent == calls * f.sent && fm.received == calls * f.received &&
+      (s.forward_only || (bm.sent == calls * b.sent && bm.received == calls * b.received));
   result.sent = f.sent;
   result.received = f.received;
   result.messages = f.messages;
@@ -220,12 +239,21 @@ nlohmann::json to_json(const Settings& s, const std::vector<Result>& all) {
     worst.same = worst.same && r.same;
     of_ranks.push_back(r.busy);
   }
-  nlohmann::json row{{"mask", s.mask},       {"length", s.length},       {"ranks", all.size()},
-                     {"threads", s.threads}, {"forward", worst.forward}, {"backward", worst.backward},
-                     {"both", worst.both},   {"first", worst.first},     {"plan", worst.plan},
-                     {"busy", of_ranks},     {"planned_balance", worst.balance},
-                     {"forward_bytes", worst.received},                  {"backward_bytes", worst.announced},
-                     {"messages", worst.messages},                       {"all_gather", worst.all_gather},
+  nlohmann::json row{{"mask", s.mask},
+                     {"length", s.length},
+                     {"ranks", all.size()},
+                     {"threads", s.threads},
+                     {"forward", worst.forward},
+                     {"backward", worst.backward},
+                     {"both", worst.both},
+                     {"first", worst.first},
+                     {"plan", worst.plan},
+                     {"busy", of_ranks},
+                     {"planned_balance", worst.balance},
+                     {"forward_bytes", worst.received},
+                     {"backward_bytes", worst.announced},
+                     {"messages", worst.messages},
+                     {"all_gather", worst.all_gather},
                      {"as_announced_and_same_bits", worst.same}};
   row["measured_balance"] = most / (busy / static_cast<double>(all.size()));
   if (s.beside > 0) row["beside"] = all.front().plain;
@@ -246,14 +274,16 @@ int run_mpi(const Settings& s) {
   };
   const Result own = run_rank(s, mpi_exchange(MPI_COMM_WORLD), barrier);
   std::vector<Result> all(static_cast<std::size_t>(ranks));
-  MPI_Gather(&own, sizeof(Result), MPI_BYTE, all.data(), sizeof(Result), MPI_BYTE, 0, MPI_COMM_WORLD);
+  MPI_Gather(&own, sizeof(Result), MPI_BYTE, all.data(), sizeof(Result), MPI_BYTE, 0,
+             MPI_COMM_WORLD);
   if (rank == 0) std::puts(to_json(s, all).dump().c_str());
   return 0;
 }
 
 int run_threads(const Settings& s) {
   const auto exchanges = in_process_exchanges(
-      s.in_process, {.seed = 1, .delay = std::chrono::microseconds(static_cast<std::int64_t>(s.delay_us))});
+      s.in_process,
+      {.seed = 1, .delay = std::chrono::microseconds(static_cast<std::int64_t>(s.delay_us))});
   std::vector<Result> all(exchanges.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < all.size(); ++r)
@@ -278,7 +308,8 @@ int main(int argc, char** argv) {
   app.add_option("--repeat", s.repeat);
   app.add_option("--in-process", s.in_process, "so many threads as ranks, without MPI");
   app.add_option("--delay-us", s.delay_us, "of every message between threads");
-  app.add_option("--beside", s.beside, "also time one machine's call, with so many threads of rank 0");
+  app.add_option("--beside", s.beside,
+                 "also time one machine's call, with so many threads of rank 0");
   app.add_option("--head-groups", s.head_groups);
   app.add_flag("--per-rank", s.per_rank, "Sums::per_rank");
   app.add_flag("--forward-only", s.forward_only);

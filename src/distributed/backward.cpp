@@ -17,6 +17,7 @@
 #include "distributed/call_facts.h"
 #include "distributed/capture_records.h"
 #include "distributed/forward_call.h"
+#include "distributed/packed_rows.h"
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
 #include "run/backward_share.h"
@@ -79,8 +80,8 @@ Tensor delta_of(const Given& given, const Plan::Held& held, const base::Workers&
 
 // Where a part's rows are, and what it finds.
 struct BackwardRoom {
-  Tensor q, dout, lse, delta;
-  std::vector<Tensor> dq;  // slice by slice
+  PackedRows q, dout, lse, delta;
+  std::vector<PackedRows> dq;  // slice by slice
 };
 
 // Where rows of dK and dV for their owners begin.
@@ -161,7 +162,8 @@ class BackwardRun {
         rows_(backward_rows(held)),
         in_(held.channel, "backward"),
         out_(std::make_unique<Mail>(held.channel, "backward")),
-        own_sums_(bytes_of_sums(held, held.sums.to()[static_cast<std::size_t>(held.rank())])),
+        own_sums_(held.spare_backward.take(
+            bytes_of_sums(held, held.sums.to()[static_cast<std::size_t>(held.rank())]))),
         records_(counts(), held.sizes.compute, held.ranks()) {
     check_captures();
     make_rooms();
@@ -188,8 +190,8 @@ class BackwardRun {
     for (Mail::Message& message : out_->sends) {
       std::byte* to = message.bytes.data();
       for (std::size_t p = 0; p < held_.parts.size(); ++p)
-        for (const Tensor& dq : rooms_[p].dq)
-          take_packed(dq, held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
+        for (const PackedRows& dq : rooms_[p].dq)
+          take_packed(dq.view(), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
     }
     out_->start();
   }
@@ -240,6 +242,20 @@ class BackwardRun {
     return all;
   }
 
+  // For the next call.
+  void keep_memory() {
+    std::vector<Buffer> all;
+    for (BackwardRoom& room : rooms_) {
+      for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
+        all.push_back(rows->release());
+      for (PackedRows& dq : room.dq) all.push_back(dq.release());
+    }
+    in_.release(all);
+    out_->release(all);
+    all.push_back(std::move(own_sums_));
+    held_.spare_backward.keep(std::move(all));
+  }
+
   // Sums of some captures' gradients cannot be divided as this plan divides the work.
   void check_captures() {
     for (const std::string& name : facts_.compiled.gradients) {
@@ -265,14 +281,17 @@ class BackwardRun {
       const Range heads = part.heads(held_.per_key_head());
       const std::int64_t b = part.piece.batch.count(), h = heads.count(), rows = part.rows();
       BackwardRoom& room = rooms_.emplace_back();
-      room.q = Tensor(held_.q, {b, h, rows, held_.sizes.dim});
-      room.dout = Tensor(held_.q, {b, h, rows, held_.sizes.value_dim});
-      room.lse = Tensor(compute, {b, h, rows});
-      room.delta = Tensor(compute, {b, h, rows});
+      const auto make = [&](DType type, const Dims& shape) {
+        return PackedRows(held_.spare_backward, type, shape);
+      };
+      room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
+      room.dout = make(held_.q, {b, h, rows, held_.sizes.value_dim});
+      room.lse = make(compute, {b, h, rows});
+      room.delta = make(compute, {b, h, rows});
       for (std::int64_t s = 0; s < part.slice_count(); ++s)
-        room.dq.emplace_back(part.final ? held_.q : compute, Dims{b, h, rows, held_.sizes.dim});
+        room.dq.push_back(make(part.final ? held_.q : compute, {b, h, rows, held_.sizes.dim}));
       const auto& mine = part.from[static_cast<std::size_t>(held_.rank())];
-      const auto pack_all = [&](Tensor& to, const ConstView& from) {
+      const auto pack_all = [&](const PackedRows& to, const ConstView& from) {
         pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine);
       };
       pack_all(room.q, q_.view());
@@ -288,7 +307,8 @@ class BackwardRun {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
       const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent(self ? 0 : of_keys + bytes_to_parts(held_, r, rows_.there));
+      Buffer sent =
+          held_.spare_backward.take(self ? 0 : of_keys + bytes_to_parts(held_, r, rows_.there));
       if (!self) {
         pack(held_.to[at], own_keys_, sent.data());
         std::byte* to = sent.data() + of_keys;
@@ -329,7 +349,7 @@ class BackwardRun {
       const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
         BackwardRoom& room = rooms_[p];
-        for (Tensor* to : {&room.q, &room.dout, &room.lse, &room.delta})
+        for (const PackedRows* to : {&room.q, &room.dout, &room.lse, &room.delta})
           put_packed(to->view(), held_.parts[p].from[rank], from);
       }
     }
@@ -349,12 +369,16 @@ class BackwardRun {
     BackwardRoom& room = rooms_[p];
     if (part.rows() == 0) return false;
     const backend::Sizes sizes = part.sizes(held_.sizes);
-    if (sizes.keys.empty()) return false;  // dQ is zero
+    if (sizes.keys.empty()) {
+      const View& dq = room.dq[s].view();
+      std::memset(dq.data(), 0, static_cast<std::size_t>(dq.count()) * size_of(dq.dtype()));
+      return false;
+    }
     const PartKeys keys(*keys_, held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
                         part.piece.key_heads);
-    const Inputs inputs{room.q, none_k_, none_v_};
-    const ConstView dout = room.dout, delta = room.delta;
-    const Saved saved{dout, room.lse};
+    const Inputs inputs{room.q.view(), none_k_, none_v_};
+    const ConstView dout = room.dout.view(), delta = room.delta.view();
+    const Saved saved{dout, room.lse.view()};
     BackwardViews views{room.dq[s].view(), none_dk_.view(), none_dv_.view(), {}, std::nullopt};
     std::vector<Tensor> captured;
     for (const std::string& name : facts_.compiled.gradients) {
@@ -415,7 +439,7 @@ class BackwardRun {
       if (rows.empty()) continue;
       const Range heads = part.heads(held_.per_key_head());
       if (part.final) {
-        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front());
+        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view());
         continue;
       }
       for (std::size_t s = 0; s < part.slices.size(); ++s)

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "distributed/call_facts.h"
 #include "distributed/forward_call.h"
+#include "distributed/packed_rows.h"
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
 #include "distributed/shard_keys.h"
@@ -31,9 +32,9 @@ using layout::Range;
 
 // Where a part's rows are, and what it finds.
 struct ForwardRoom {
-  Tensor q, out, lse, max;
+  PackedRows q, out, lse, max;
   struct State {
-    Tensor maximum, weight, sums;
+    PackedRows maximum, weight, sums;
     run::StateViews views;
   };
   std::vector<State> states;  // slice by slice
@@ -106,9 +107,11 @@ class ForwardRun {
       const Range heads = part.heads(held_.per_key_head());
       ForwardRoom& room = rooms_[p];
       if (part.final) {
-        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out);
-        if (lse_) unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse);
-        if (max_) unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max);
+        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out.view());
+        if (lse_)
+          unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse.view());
+        if (max_)
+          unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max.view());
         continue;
       }
       for (std::size_t s = 0; s < room.states.size(); ++s) {
@@ -142,6 +145,7 @@ class ForwardRun {
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
                 facts_.dropout ? facts_.dropout->scale : 1.0, results, facts_.workers);
+    keep_memory();
   }
 
  private:
@@ -151,19 +155,38 @@ class ForwardRun {
       const std::int64_t b = part.piece.batch.count(), h = part.heads(held_.per_key_head()).count(),
                          rows = part.rows();
       ForwardRoom& room = rooms_.emplace_back();
-      room.q = Tensor(held_.q, {b, h, rows, held_.sizes.dim});
-      room.out = Tensor(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
-      if (part.final && lse_) room.lse = Tensor(compute, {b, h, rows});
-      if (part.final && max_) room.max = Tensor(compute, {b, h, rows});
+      const auto make = [&](DType type, const Dims& shape) {
+        return PackedRows(held_.spare_forward, type, shape);
+      };
+      room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
+      room.out = make(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
+      if (part.final && lse_) room.lse = make(compute, {b, h, rows});
+      if (part.final && max_) room.max = make(compute, {b, h, rows});
       for (std::int64_t s = 0; !part.final && s < part.slice_count(); ++s) {
         ForwardRoom::State& state = room.states.emplace_back();
-        state.maximum = Tensor(compute, {b, h, rows});
-        state.weight = Tensor(compute, {b, h, rows});
-        state.sums = Tensor(compute, {b, h, rows, held_.sizes.value_dim});
+        state.maximum = make(compute, {b, h, rows});
+        state.weight = make(compute, {b, h, rows});
+        state.sums = make(compute, {b, h, rows, held_.sizes.value_dim});
         state.views = {state.maximum.view().data(), state.weight.view().data(),
                        state.sums.view().data()};
       }
     }
+  }
+
+  // For the next call.
+  void keep_memory() {
+    std::vector<Buffer> all;
+    for (ForwardRoom& room : rooms_) {
+      for (PackedRows* rows : {&room.q, &room.out, &room.lse, &room.max})
+        all.push_back(rows->release());
+      for (ForwardRoom::State& state : room.states)
+        for (PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+          all.push_back(rows->release());
+    }
+    in_.release(all);
+    back_.release(all);
+    for (const std::unique_ptr<Mail>& mail : out_) mail->release(all);
+    held_.spare_forward.keep(std::move(all));
   }
 
   void make_mail() {
@@ -173,7 +196,8 @@ class ForwardRun {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
       const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent(self ? 0 : of_keys + bytes_to_parts(held_, r, rows.there));
+      Buffer sent =
+          held_.spare_forward.take(self ? 0 : of_keys + bytes_to_parts(held_, r, rows.there));
       if (!self) {
         pack(held_.to[at], own_keys_, sent.data());
         std::byte* to = sent.data() + of_keys;
@@ -188,10 +212,10 @@ class ForwardRun {
                                                    bytes_from_homes(held_, r, rows.there))});
       if (self) continue;
       if (const std::int64_t bytes = bytes_from_parts(held_, r, rows); bytes > 0)
-        back_.receives.push_back({r, Buffer(bytes)});
+        back_.receives.push_back({r, held_.spare_forward.take(bytes)});
       if (const std::int64_t bytes = bytes_to_homes(held_, r, rows); bytes > 0) {
         out_.push_back(std::make_unique<Mail>(held_.channel, "forward"));
-        out_.back()->sends.push_back({r, Buffer(bytes)});
+        out_.back()->sends.push_back({r, held_.spare_forward.take(bytes)});
       }
     }
     sent_.assign(out_.size(), false);
@@ -254,8 +278,9 @@ class ForwardRun {
       if (r == held_.rank() || part.from[at].empty()) continue;
       const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
       for (std::size_t before = 0; before < p; ++before)
-        from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
-                RowBytes().add(held_.q, held_.sizes.dim).sum;
+        from +=
+            rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
+            RowBytes().add(held_.q, held_.sizes.dim).sum;
       put_packed(rooms_[p].q.view(), part.from[at], from);
     }
   }
@@ -274,12 +299,13 @@ class ForwardRun {
         const auto& runs = held_.parts[p].from[rank];
         const ForwardRoom& room = rooms_[p];
         if (held_.parts[p].final) {
-          take_packed(room.out, runs, to);
-          if (lse_) take_packed(room.lse, runs, to);
-          if (max_) take_packed(room.max, runs, to);
+          take_packed(room.out.view(), runs, to);
+          if (lse_) take_packed(room.lse.view(), runs, to);
+          if (max_) take_packed(room.max.view(), runs, to);
         }
         for (const ForwardRoom::State& state : room.states)
-          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums}) take_packed(*tensor, runs, to);
+          for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+            take_packed(rows->view(), runs, to);
       }
       sent_[i] = true;
       out_[i]->start();
@@ -312,9 +338,11 @@ class ForwardRun {
           work(what),
           room(run.rooms_[what.part]),
           sizes(part.sizes(run.held_.sizes)),
-          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch, part.piece.key_heads),
-          inputs{rows(ConstView(room.q)), run.none_k_, run.none_v_},
-          results{part.final ? rows(room.out.view()) : room.out.view(), std::nullopt, std::nullopt} {
+          keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
+               part.piece.key_heads),
+          inputs{rows(ConstView(room.q.view())), run.none_k_, run.none_v_},
+          results{part.final ? rows(room.out.view()) : room.out.view(), std::nullopt,
+                  std::nullopt} {
       if (part.final && run.lse_) results.lse = rows(room.lse.view());
       if (part.final && run.max_) results.max = rows(room.max.view());
     }

@@ -114,8 +114,8 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   return part;
 }
 
-void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes, const PassPlan& pass,
-                 const backend::Sizes& sizes, const base::Workers& workers) {
+void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
+                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers) {
   const layout::Layout& layout = layout_of(part.slices.front());
   const std::int64_t tiles = part.tiles.count();
   std::vector<std::int64_t> work;
@@ -133,9 +133,10 @@ void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& pas
     const bool full = done * count >= all * (std::ssize(part.batches) + 1);
     if (!full && tile + 1 < tiles) continue;
     const Range some{first_tile + begin, first_tile + tile + 1};
-    part.batches.push_back({passes.build(static_cast<std::size_t>(part.piece.pass), part.sizes(sizes).extent(),
-                                         pass.tiles.some(std::span(&some, 1)), workers),
-                            {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)}});
+    part.batches.push_back(
+        {passes.build(static_cast<std::size_t>(part.piece.pass), part.sizes(sizes).extent(),
+                      pass.tiles.some(std::span(&some, 1)), workers),
+         {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)}});
     begin = tile + 1;
   }
 }

@@ -89,8 +89,8 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
                const base::Workers& workers);
 
 // Divides a part into so many batches of about equal work.
-void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes, const PassPlan& pass,
-                 const backend::Sizes& sizes, const base::Workers& workers);
+void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
+                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers);
 
 // Keys that a part's slice looks at: of each list alike, or each its own. Of all leaves, or of those of a node of
 // its tree.

@@ -150,7 +150,8 @@ void measure(Plan::Held& held, const backend::QueryPasses& passes, const base::W
 // Leaves whose queries a rank has itself are a piece apart: they wait for nobody's.
 std::vector<Piece> split_at_homes(const std::vector<Piece>& pieces, const Plan::Held& held) {
   std::vector<Homes> homes;
-  for (const PassPlan& pass : held.passes) homes.emplace_back(pass.tiles, pass.tiles_per_leaf, held.queries);
+  for (const PassPlan& pass : held.passes)
+    homes.emplace_back(pass.tiles, pass.tiles_per_leaf, held.queries);
   std::vector<Piece> all;
   for (Piece piece : pieces) {
     const Homes& of_pass = homes[static_cast<std::size_t>(piece.pass)];
@@ -190,7 +191,8 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
     if (waits && part.own && part.final && part.tiles.count() >= 4 * batches)
-      add_batches(part, batches, passes, held.passes[static_cast<std::size_t>(part.piece.pass)], held.sizes, workers);
+      add_batches(part, batches, passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
+                  held.sizes, workers);
   for (const Piece& piece : pieces) {
     held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
     held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
