@@ -225,7 +225,7 @@ class BackwardRun {
     const auto self = static_cast<std::size_t>(held_.rank());
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
-              facts_.scale, dk, dv, facts_.workers);
+              facts_.scale, dk, dv, facts_.finishers);
   }
 
  private:
@@ -292,7 +292,7 @@ class BackwardRun {
         room.dq.push_back(make(part.final ? held_.q : compute, {b, h, rows, held_.sizes.dim}));
       const auto& mine = part.from[static_cast<std::size_t>(held_.rank())];
       const auto pack_all = [&](const PackedRows& to, const ConstView& from) {
-        pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine);
+        pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine, facts_.workers);
       };
       pack_all(room.q, q_.view());
       pack_all(room.dout, dout_.view());
@@ -306,30 +306,35 @@ class BackwardRun {
     for (int r = 0; r < held_.ranks(); ++r) {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
-      const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent =
-          held_.spare_backward.take(self ? 0 : of_keys + bytes_to_parts(held_, r, rows_.there));
-      if (!self) {
-        pack(held_.to[at], own_keys_, sent.data());
-        std::byte* to = sent.data() + of_keys;
-        for (const Away& away : held_.away) {
-          if (away.rank != r) continue;
-          const Range heads = away.shape.heads(held_.per_key_head());
-          const ConstView delta = delta_;
-          for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
-            take_rows(*view, own.begin, away.shape.piece.batch, heads, away.rows, to);
-        }
-      }
+      Buffer sent = held_.spare_backward.take(
+          self ? 0 : bytes_of(held_.to[at], own_keys_) + bytes_to_parts(held_, r, rows_.there));
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back({r, Buffer(self ? 0
+      in_.receives.push_back(
+          {r, held_.spare_backward.take(self ? 0
                                              : bytes_of(held_.from[at], own_keys_) +
                                                    bytes_from_homes(held_, r, rows_.there))});
       if (self) continue;
       out_->sends.push_back(
-          {r, Buffer(bytes_to_homes(held_, r, rows_) + bytes_of_sums(held_, held_.sums.to()[at]))});
+          {r, held_.spare_backward.take(bytes_to_homes(held_, r, rows_) +
+                                        bytes_of_sums(held_, held_.sums.to()[at]))});
       out_->receives.push_back(
-          {r, Buffer(bytes_from_parts(held_, r, rows_) + bytes_of_sums(held_, held_.added[at]))});
+          {r, held_.spare_backward.take(bytes_from_parts(held_, r, rows_) +
+                                        bytes_of_sums(held_, held_.added[at]))});
     }
+    base::parallel_for(facts_.workers, std::ssize(in_.sends), [&](std::int64_t r) {
+      const Mail::Message& message = in_.sends[static_cast<std::size_t>(r)];
+      if (message.bytes.size() == 0) return;
+      const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
+      pack(needs, own_keys_, message.bytes.data());
+      std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
+      for (const Away& away : held_.away) {
+        if (away.rank != message.rank) continue;
+        const Range heads = away.shape.heads(held_.per_key_head());
+        const ConstView delta = delta_;
+        for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
+          take_rows(*view, own.begin, away.shape.piece.batch, heads, away.rows, to);
+      }
+    });
   }
 
   void find_targets() {
@@ -439,7 +444,8 @@ class BackwardRun {
       if (rows.empty()) continue;
       const Range heads = part.heads(held_.per_key_head());
       if (part.final) {
-        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view());
+        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view(),
+                    facts_.finishers);
         continue;
       }
       for (std::size_t s = 0; s < part.slices.size(); ++s)
@@ -466,7 +472,7 @@ class BackwardRun {
       }
     }
     join.found = found;
-    join_gradients(join, held_.sizes, dq, facts_.workers);
+    join_gradients(join, held_.sizes, dq, facts_.finishers);
   }
 
   Plan::Held& held_;

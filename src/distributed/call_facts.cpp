@@ -20,6 +20,7 @@ CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const
       sinks(api::sinks_of(of, call.sinks, held.sizes)),
       dropout(base::dropout_rule(of, call.dropout)),
       workers(api::workers_of(of, call)),
+      finishers(api::workers_of(of, {.executor = call.executor})),
       scale(api::scale_of(with, held.sizes.dim)) {
   if (with.mask != held.mask)
     base::fail(

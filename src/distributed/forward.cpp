@@ -107,11 +107,14 @@ class ForwardRun {
       const Range heads = part.heads(held_.per_key_head());
       ForwardRoom& room = rooms_[p];
       if (part.final) {
-        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out.view());
+        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out.view(),
+                    facts_.finishers);
         if (lse_)
-          unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse.view());
+          unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse.view(),
+                      facts_.finishers);
         if (max_)
-          unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max.view());
+          unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max.view(),
+                      facts_.finishers);
         continue;
       }
       for (std::size_t s = 0; s < room.states.size(); ++s) {
@@ -144,7 +147,7 @@ class ForwardRun {
       }
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
-                facts_.dropout ? facts_.dropout->scale : 1.0, results, facts_.workers);
+                facts_.dropout ? facts_.dropout->scale : 1.0, results, facts_.finishers);
     keep_memory();
   }
 
@@ -195,21 +198,13 @@ class ForwardRun {
     for (int r = 0; r < held_.ranks(); ++r) {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
-      const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent =
-          held_.spare_forward.take(self ? 0 : of_keys + bytes_to_parts(held_, r, rows.there));
-      if (!self) {
-        pack(held_.to[at], own_keys_, sent.data());
-        std::byte* to = sent.data() + of_keys;
-        for (const Away& away : held_.away)
-          if (away.rank == r)
-            take_rows(q_.view(), own.begin, away.shape.piece.batch,
-                      away.shape.heads(held_.per_key_head()), away.rows, to);
-      }
+      Buffer sent = held_.spare_forward.take(
+          self ? 0 : bytes_of(held_.to[at], own_keys_) + bytes_to_parts(held_, r, rows.there));
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back({r, Buffer(self ? 0
-                                             : bytes_of(held_.from[at], own_keys_) +
-                                                   bytes_from_homes(held_, r, rows.there))});
+      in_.receives.push_back(
+          {r, held_.spare_forward.take(self ? 0
+                                            : bytes_of(held_.from[at], own_keys_) +
+                                                  bytes_from_homes(held_, r, rows.there))});
       if (self) continue;
       if (const std::int64_t bytes = bytes_from_parts(held_, r, rows); bytes > 0)
         back_.receives.push_back({r, held_.spare_forward.take(bytes)});
@@ -219,11 +214,22 @@ class ForwardRun {
       }
     }
     sent_.assign(out_.size(), false);
+    base::parallel_for(facts_.workers, std::ssize(in_.sends), [&](std::int64_t r) {
+      const Mail::Message& message = in_.sends[static_cast<std::size_t>(r)];
+      if (message.bytes.size() == 0) return;
+      const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
+      pack(needs, own_keys_, message.bytes.data());
+      std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
+      for (const Away& away : held_.away)
+        if (away.rank == message.rank)
+          take_rows(q_.view(), own.begin, away.shape.piece.batch,
+                    away.shape.heads(held_.per_key_head()), away.rows, to);
+    });
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
       pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch,
-                part.heads(held_.per_key_head()),
-                part.from[static_cast<std::size_t>(held_.rank())]);
+                part.heads(held_.per_key_head()), part.from[static_cast<std::size_t>(held_.rank())],
+                facts_.workers);
     }
   }
 
