@@ -36,7 +36,7 @@ std::vector<int> group_counts(const PlanCall& call, int ranks, int wanted) {
 }
 
 // Neighbouring leaves that are divided in the same way are one piece.
-void join(std::vector<Piece>& pieces) {
+void join(std::vector<Piece>& pieces, std::int64_t chunks) {
   const auto key = [](const Piece& piece) {
     return std::tuple(piece.rank, piece.pass, piece.batch.begin, piece.batch.end,
                       piece.key_heads.begin, piece.key_heads.end, piece.chunks.begin,
@@ -51,7 +51,7 @@ void join(std::vector<Piece>& pieces) {
   });
   std::vector<Piece> joined;
   for (const Piece& piece : pieces) {
-    if (!joined.empty() && key(joined.back()) == key(piece) &&
+    if (!joined.empty() && key(joined.back()) == key(piece) && piece.chunks.count() == chunks &&
         joined.back().leaves.end == piece.leaves.begin) {
       joined.back().leaves.end = piece.leaves.end;
     } else {
@@ -134,7 +134,7 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
                           box.chunks});
       }
       std::vector<Piece> some(pieces.begin() + static_cast<std::ptrdiff_t>(before), pieces.end());
-      join(some);
+      join(some, chunks_.count());
       pieces.resize(before);
       pieces.insert(pieces.end(), some.begin(), some.end());
       continue;
@@ -150,6 +150,31 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
   }
   std::ranges::stable_sort(pieces, {}, &Piece::rank);
   return pieces;
+}
+
+void add_tiles(std::vector<Piece>& pieces, const Problem& problem) {
+  const std::int64_t chunks = plan::chunks_of(problem.call.keys).count();
+  for (Piece& piece : pieces) {
+    const auto pass = static_cast<std::size_t>(piece.pass);
+    piece.tiles =
+        tiles_of(piece.leaves, problem.tiles[pass].count(), problem.call.tiles_per_leaf[pass]);
+    if (piece.chunks.count() == chunks || piece.chunks.begin == 0) continue;
+    const PassWork& work = problem.passes[pass];
+    Range seen{piece.tiles.count(), 0};
+    for (std::int64_t b = piece.batch.begin; b < piece.batch.end; ++b) {
+      for (std::int64_t h = piece.key_heads.begin; h < piece.key_heads.end; ++h) {
+        const auto of_chunks = work.tiles_of(work.list(piece.leaves.begin, b, h));
+        for (std::int64_t chunk = piece.chunks.begin; chunk < piece.chunks.end; ++chunk) {
+          const PassWork::TileSpan& span = of_chunks[static_cast<std::size_t>(chunk)];
+          if (span.begin == span.end) continue;
+          seen.begin = std::min<std::int64_t>(seen.begin, span.begin);
+          seen.end = std::max<std::int64_t>(seen.end, span.end);
+        }
+      }
+    }
+    if (seen.empty()) seen = {0, 0};
+    piece.tiles = {piece.tiles.begin + seen.begin, piece.tiles.begin + seen.end};
+  }
 }
 
 // One rank has everything, a pass at a time.
@@ -181,7 +206,7 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     homes.emplace_back(tiles[pass], call.tiles_per_leaf[pass], queries);
   const Costs costs(passes, call.batch, call.key_heads);
-  const Problem problem{call, passes, costs, homes, queries, keys, options};
+  const Problem problem{call, passes, costs, tiles, homes, queries, keys, options};
   const Planner planner(problem);
 
   struct Looked {
@@ -194,6 +219,7 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
       if (problem.ranks() == 1 && route == Route::stream) continue;
       Looked one;
       one.pieces = problem.ranks() == 1 ? all_of(problem) : planner.pieces(groups, route);
+      add_tiles(one.pieces, problem);
       one.modelled = model(problem, one.pieces);
       one.modelled.candidate.head_groups = groups;
       one.modelled.candidate.route = route;

@@ -385,28 +385,34 @@ void Model::move_rows(const Piece& piece) {
   const std::int64_t q = call_.dim * call_.query_bytes;
   const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   const int joins = cut ? this->joins(piece) : piece.rank;
-  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf) {
-    for (const RowsOfRank& rows : problem_.homes[static_cast<std::size_t>(piece.pass)].of(leaf)) {
-      const std::int64_t count = rows.rows * lists;
-      if (rows.rank != piece.rank) {
-        send(found_.forward, rows.rank, piece.rank, count * q);
-        send(found_.backward, rows.rank, piece.rank,
-             count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-        first_peers_.add(piece.rank, rows.rank);
-      }
-      if (joins != piece.rank) {
-        send(found_.forward, piece.rank, joins, count * states * state);
-        send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
-        last_peers_.add(piece.rank, joins);
-        gradient_peers_.add(piece.rank, joins);
-      } else if (rows.rank != piece.rank) {
-        send(found_.forward, piece.rank, rows.rank, count * out);
-        send(found_.backward, piece.rank, rows.rank, count * dq);
-        last_peers_.add(piece.rank, rows.rank);
-        gradient_peers_.add(piece.rank, rows.rank);
-      }
+  const auto move = [&](const RowsOfRank& rows) {
+    const std::int64_t count = rows.rows * lists;
+    if (rows.rank != piece.rank) {
+      send(found_.forward, rows.rank, piece.rank, count * q);
+      send(found_.backward, rows.rank, piece.rank,
+           count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+      first_peers_.add(piece.rank, rows.rank);
     }
+    if (joins != piece.rank) {
+      send(found_.forward, piece.rank, joins, count * states * state);
+      send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
+      last_peers_.add(piece.rank, joins);
+      gradient_peers_.add(piece.rank, joins);
+    } else if (rows.rank != piece.rank) {
+      send(found_.forward, piece.rank, rows.rank, count * out);
+      send(found_.backward, piece.rank, rows.rank, count * dq);
+      last_peers_.add(piece.rank, rows.rank);
+      gradient_peers_.add(piece.rank, rows.rank);
+    }
+  };
+  const auto pass = static_cast<std::size_t>(piece.pass);
+  if (cut) {
+    for (const RowsOfRank& rows : rows_of(problem_.tiles[pass], piece.tiles, problem_.queries))
+      move(rows);
+    return;
   }
+  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+    for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
 }
 
 std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {

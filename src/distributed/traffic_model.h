@@ -26,7 +26,8 @@ struct Modelled {
 struct Problem {
   const PlanCall& call;
   std::span<const PassWork> passes;
-  const Costs& costs;               // of these
+  const Costs& costs;  // of these
+  const std::vector<layout::Tiles>& tiles;
   const std::vector<Homes>& homes;  // of the leaves of each pass
   const Shards &queries, &keys;
   const PlanOptions& options;
