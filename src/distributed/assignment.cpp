@@ -220,7 +220,7 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
       Looked one;
       one.pieces = problem.ranks() == 1 ? all_of(problem) : planner.pieces(groups, route);
       add_tiles(one.pieces, problem);
-      one.modelled = model(problem, one.pieces);
+      one.modelled = model(problem, one.pieces, groups);
       one.modelled.candidate.head_groups = groups;
       one.modelled.candidate.route = route;
       looked.push_back(std::move(one));

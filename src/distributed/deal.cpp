@@ -24,8 +24,8 @@ enum class Cuts : std::uint8_t { none, some };
 // The next one is the last.
 using Units = std::vector<Unit>;
 
-// A leaf of which a key head has so much of a part's work is cut, and the part that has its queries
-// keeps at most so much of it.
+// A leaf of which a key head has so much of a part's work is cut, and its first chunks, which stay
+// together, are at most so much of it.
 constexpr double heavy = 0.5, most_of_heavy = 0.8;
 // How many units after the next one may be taken instead.
 constexpr std::size_t look_ahead = 32;
@@ -119,53 +119,42 @@ void Dealer::collect() {
   }
 }
 
-// To the owners of keys, except for the first chunks, which the owner of the queries keeps: they
-// make one state, others one each.
+// To the owners of keys, except for the first chunks: they make one state, which all others are joined to. So
+// they stay together, near the queries, each key head's in a part of its own.
 void Dealer::cut_heavy(const Box& leaf, int home) {
-  std::int64_t last = leaf.chunks.end;
-  const auto cost = [&](Range chunks) {
+  const std::int64_t heads = leaf.key_heads.count();
+  for (std::int64_t i = 0; i < heads; ++i) {
     Box box = leaf;
-    box.chunks = chunks;
-    return group_.costs.of(box);
-  };
-  while (last > 1 && cost({last - 1, last}) == 0) --last;
-  std::int64_t own = 0;
-  if (home >= 0) {
-    double pairs = 0;
-    while (own < last && (pairs += cost({own, own + 1})) <= most_of_heavy * mean_) ++own;
-    if (own > 0) {
-      Box box = leaf;
-      box.chunks = {0, own};
-      kept_[static_cast<std::size_t>(home)].push_back(unit(box));
-    }
-  }
-  for (std::int64_t chunk = own; chunk < last; ++chunk) {
-    const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
-    const auto count = std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1),
-                                              leaf.key_heads.count());
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t heads = leaf.key_heads.count();
-      Box box = leaf;
-      box.key_heads = {leaf.key_heads.begin + heads * i / count,
-                       leaf.key_heads.begin + heads * (i + 1) / count};
+    box.key_heads = {leaf.key_heads.begin + i, leaf.key_heads.begin + i + 1};
+    const Range seen = group_.costs.seen(box);
+    const auto pairs_until = [&](std::int64_t end) {
+      Box first = box;
+      first.chunks = {0, end};
+      return group_.costs.of(first);
+    };
+    std::int64_t own = 1;
+    while (own < seen.end && pairs_until(own + 1) <= most_of_heavy * mean_) ++own;
+    box.chunks = {0, own};
+    const std::int64_t near = home >= 0 ? home : leaf.leaf % group_.parts;
+    kept_[static_cast<std::size_t>((near + i) % group_.parts)].push_back(unit(box));
+    for (std::int64_t chunk = own; chunk < seen.end; ++chunk) {
       box.chunks = {chunk, chunk + 1};
-      // Every leaf has somebody who begins it.
-      if (chunk > 0 && group_.costs.of(box) == 0) continue;
+      const Unit one = unit(box);
+      if (one.pairs == 0) continue;
+      const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
       const int part =
-          parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / count)];
+          parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / heads)];
       Units& units = kept_[static_cast<std::size_t>(part)];
+      Unit* const before = units.empty() ? nullptr : &units.back();
       // Neighbouring chunks stay together.
-      if (!units.empty()) {
-        Box& before = units.back().box;
-        if (before.pass == box.pass && before.leaf == box.leaf && before.batch == box.batch &&
-            before.key_heads == box.key_heads && before.chunks.end == chunk &&
-            before.chunks.begin >= own) {
-          before.chunks.end = chunk + 1;
-          units.back() = unit(before);
-          continue;
-        }
+      if (before != nullptr && before->box.pass == box.pass && before->box.leaf == box.leaf &&
+          before->box.batch == box.batch && before->box.key_heads == box.key_heads &&
+          before->box.chunks.end == chunk && before->box.chunks.begin > 0) {
+        before->box.chunks.end = chunk + 1;
+        before->pairs += one.pairs;
+      } else {
+        units.push_back(one);
       }
-      units.push_back(unit(box));
     }
   }
 }

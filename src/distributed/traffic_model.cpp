@@ -32,7 +32,9 @@ class Keys {
   [[nodiscard]] std::int64_t blocks() const { return (all_.count() + (1LL << bits_) - 1) >> bits_; }
 
   void clear() {
-    std::ranges::fill(words_, 0);
+    if (in_words_) std::ranges::fill(words_, 0);
+    in_words_ = false;
+    ranges_.clear();
     stepped_.clear();
   }
 
@@ -50,6 +52,42 @@ class Keys {
   // each(keys, share of them): disjoint, except that a stepped run may lie among others' keys.
   template <class Each>
   void for_each(const Each& each) {
+    if (in_words_) {
+      for_each_in_words(each);
+    } else {
+      std::ranges::sort(ranges_, {}, [](const Range& range) { return range.begin; });
+      for (std::size_t i = 0; i < ranges_.size();) {
+        Range joined = ranges_[i++];
+        for (; i < ranges_.size() && ranges_[i].begin <= joined.end; ++i)
+          joined.end = std::max(joined.end, ranges_[i].end);
+        each(joined, 1.0);
+      }
+    }
+    join_stepped();
+    for (const Run& run : stepped_)
+      each(Range{run.begin(), run.end()},
+           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
+  }
+
+ private:
+  // Few ranges are listed, many are marked.
+  static constexpr std::size_t most_ranges = 24;
+
+  void add(Range keys) {
+    if (keys.empty()) return;
+    if (in_words_) return mark(keys);
+    if (!ranges_.empty() && ranges_.back().begin <= keys.begin &&
+        keys.begin <= ranges_.back().end) {
+      ranges_.back().end = std::max(ranges_.back().end, keys.end);
+      return;
+    }
+    ranges_.push_back(keys);
+    if (ranges_.size() <= most_ranges) return;
+    in_words_ = true;
+    for (const Range& range : ranges_) mark(range);
+  }
+  template <class Each>
+  void for_each_in_words(const Each& each) const {
     std::int64_t begin = -1;
     const auto key = [&](std::int64_t block) {
       return std::min(all_.begin + (block << bits_), all_.end);
@@ -71,15 +109,8 @@ class Keys {
       }
     }
     if (begin >= 0) each(Range{key(begin), all_.end}, 1.0);
-    join_stepped();
-    for (const Run& run : stepped_)
-      each(Range{run.begin(), run.end()},
-           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
   }
-
- private:
-  void add(Range keys) {
-    if (keys.empty()) return;
+  void mark(Range keys) {
     const std::int64_t first = (keys.begin - all_.begin) >> bits_,
                        last = (keys.end - 1 - all_.begin) >> bits_;
     const auto word = [&](std::int64_t block) { return static_cast<std::size_t>(block / 64); };
@@ -128,7 +159,9 @@ class Keys {
 
   Range all_;
   int bits_ = 0;
+  bool in_words_ = false;
   std::vector<std::uint64_t> words_;
+  std::vector<Range> ranges_;
   std::vector<Run> stepped_;
 };
 
@@ -177,6 +210,28 @@ class Peers {
   std::vector<std::uint64_t> bits_;  // [rank][peer]
 };
 
+// Whose a position is, without a search.
+class Owners {
+ public:
+  explicit Owners(const Shards& shards) : shards_(shards) {
+    while (shards.length() > most_blocks << bits_) ++bits_;
+    for (std::int64_t at = 0; at < shards.length(); at += std::int64_t{1} << bits_)
+      first_.push_back(shards.owner(at));
+  }
+
+  [[nodiscard]] const Shards& shards() const { return shards_; }
+  [[nodiscard]] int of(std::int64_t position) const {
+    int owner = first_[static_cast<std::size_t>(position >> bits_)];
+    while (shards_.end(owner) <= position) ++owner;
+    return owner;
+  }
+
+ private:
+  const Shards& shards_;
+  int bits_ = 0;
+  std::vector<int> first_;  // of each block
+};
+
 // Rows that each rank hands out or gets, from ranges of positions that some rank needs or has.
 class RowsByOwner {
  public:
@@ -185,19 +240,16 @@ class RowsByOwner {
         rows_(static_cast<std::size_t>(shards.ranks())),
         covered_(static_cast<std::size_t>(shards.ranks()) + 1) {}
 
-  // Calls each(first owner, last owner); owners without rows may be among them.
-  template <class Each>
-  void add(Range keys, double weight, const Each& each) {
-    const int first = shards_.owner(keys.begin), last = shards_.owner(keys.end - 1);
+  // The range's first and last key belong to these.
+  void add(Range keys, int first, int last, double weight) {
     if (first == last) {
       at(first) += weight * static_cast<double>(keys.count());
-    } else {
-      at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
-      at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
-      covered_[static_cast<std::size_t>(first) + 1] += weight;
-      covered_[static_cast<std::size_t>(last)] -= weight;
+      return;
     }
-    each(first, last);
+    at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
+    at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
+    covered_[static_cast<std::size_t>(first) + 1] += weight;
+    covered_[static_cast<std::size_t>(last)] -= weight;
   }
   void take_away(int rank, double rows) { at(rank) -= rows; }
 
@@ -216,6 +268,21 @@ class RowsByOwner {
 
   const Shards& shards_;
   std::vector<double> rows_, covered_;
+};
+
+// Keys of so many lists, each with the owners of its ends, and how many of them are meant.
+struct KeyRange {
+  Range keys;
+  int first = 0, last = 0;
+  double share = 1;
+};
+struct KeyList {
+  double lists = 0;
+  std::vector<KeyRange> ranges;
+};
+// What a rank needs of K and V, and adds to their gradients. Ranks of one part do not differ.
+struct Moved {
+  std::vector<KeyList> needed, added;
 };
 
 // Key heads of some batch entries in which a rank has the same pieces, of the same keys.
@@ -242,7 +309,7 @@ bool holds(Range all, Range some) { return all.begin <= some.begin && some.end <
 
 class Model {
  public:
-  Model(const Problem& problem, std::span<const Piece> pieces)
+  Model(const Problem& problem, std::span<const Piece> pieces, int head_groups)
       : problem_(problem),
         call_(problem.call),
         pieces_(pieces),
@@ -251,7 +318,9 @@ class Model {
         first_peers_(ranks_),
         last_peers_(ranks_),
         gradient_peers_(ranks_),
+        alike_groups_(problem.costs.heads_alike() ? head_groups : 1),
         keys_(problem.call.keys),
+        owners_(problem.keys),
         needed_(problem.keys),
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
@@ -278,10 +347,18 @@ class Model {
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
-      for (const Alike& some : alike({first, last})) {
-        move_keys(first->rank, some);
-        move_gradients(first->rank, some);
+      const int rank = first->rank;
+      // Ranks of one part have the same keys; each group begins with the first.
+      if (rank / alike_groups_ != moved_part_) {
+        moved_part_ = rank / alike_groups_;
+        moved_ = {};
+        for (const Alike& some : alike({first, last})) {
+          find_keys(some);
+          find_gradients(some);
+        }
       }
+      move_keys(rank);
+      move_gradients(rank);
       first = last;
     }
     count_key_bytes();
@@ -297,8 +374,11 @@ class Model {
   void find_first_chunks();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
-  void move_keys(int rank, const Alike& some);
-  void move_gradients(int rank, const Alike& some);
+  void find_keys(const Alike& some);
+  void find_gradients(const Alike& some);
+  void add_to(std::vector<KeyList>& lists, double count);
+  void move_keys(int rank);
+  void move_gradients(int rank);
   void count_key_bytes();
   void sum_up();
   [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
@@ -354,7 +434,10 @@ class Model {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
   Peers first_peers_;                  // who sends a rank what it needs
   Peers last_peers_, gradient_peers_;  // whom it sends what it found
+  int alike_groups_, moved_part_ = -1;
+  Moved moved_;
   Keys keys_;
+  Owners owners_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
   Modelled found_;
 };
@@ -444,42 +527,24 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
   }
 }
 
-void Model::move_keys(int rank, const Alike& some) {
+void Model::add_to(std::vector<KeyList>& lists, double count) {
+  KeyList list{count, {}};
+  keys_.for_each([&](Range keys, double share) {
+    list.ranges.push_back({keys, owners_.of(keys.begin), owners_.of(keys.end - 1), share});
+  });
+  if (!list.ranges.empty()) lists.push_back(std::move(list));
   keys_.clear();
+}
+
+void Model::find_keys(const Alike& some) {
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
     gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
-  const double lists = lists_of(some, call_.key_batch);
-  const auto bytes =
-      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
-  double rows = 0;
-  keys_.for_each([&](Range keys, double share) {
-    const double own = share * static_cast<double>(own_rows(rank, keys));
-    rows += share * static_cast<double>(keys.count()) - own;
-    needed_.add(keys, share * lists,
-                [&](int first, int last) { first_peers_.add(rank, first, last); });
-    needed_.take_away(rank, own * lists);
-  });
-  const auto received = static_cast<std::int64_t>(std::llround(rows * lists * bytes));
-  of(found_.forward, rank).received += received;
-  of(found_.backward, rank).received += received;
+  add_to(moved_.needed, lists_of(some, call_.key_batch));
 }
 
 // What is handed over of dK and dV.
-void Model::move_gradients(int rank, const Alike& some) {
+void Model::find_gradients(const Alike& some) {
   const double lists = lists_of(some, call_.batch);
-  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
-  double rows = 0;
-  const auto hand_over = [&] {
-    keys_.for_each([&](Range keys, double share) {
-      const double own = share * static_cast<double>(own_rows(rank, keys));
-      rows += share * static_cast<double>(keys.count()) - own;
-      added_.add(keys, share * lists,
-                 [&](int first, int last) { gradient_peers_.add(rank, first, last); });
-      added_.take_away(rank, own * lists);
-    });
-    keys_.clear();
-  };
-  keys_.clear();
   std::vector<std::int64_t> leaves;
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass) {
     const auto number = static_cast<std::int64_t>(pass);
@@ -499,11 +564,45 @@ void Model::move_gradients(int rank, const Alike& some) {
     leaves.erase(same.begin(), same.end());
     for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
       gather(some, number, piece.leaves);
-      hand_over();
+      add_to(moved_.added, lists);
     }
   }
-  hand_over();
-  of(found_.backward, rank).sent += std::llround(rows * lists * bytes);
+  add_to(moved_.added, lists);
+}
+
+void Model::move_keys(int rank) {
+  const auto bytes =
+      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
+  double rows = 0;
+  for (const KeyList& list : moved_.needed) {
+    for (const KeyRange& range : list.ranges) {
+      const double weight = range.share * list.lists;
+      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
+      rows += weight * static_cast<double>(range.keys.count()) - own;
+      needed_.add(range.keys, range.first, range.last, weight);
+      needed_.take_away(rank, own);
+      first_peers_.add(rank, range.first, range.last);
+    }
+  }
+  const std::int64_t received = std::llround(rows * bytes);
+  of(found_.forward, rank).received += received;
+  of(found_.backward, rank).received += received;
+}
+
+void Model::move_gradients(int rank) {
+  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  double rows = 0;
+  for (const KeyList& list : moved_.added) {
+    for (const KeyRange& range : list.ranges) {
+      const double weight = range.share * list.lists;
+      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
+      rows += weight * static_cast<double>(range.keys.count()) - own;
+      added_.add(range.keys, range.first, range.last, weight);
+      added_.take_away(rank, own);
+      gradient_peers_.add(rank, range.first, range.last);
+    }
+  }
+  of(found_.backward, rank).sent += std::llround(rows * bytes);
 }
 
 void Model::count_key_bytes() {
@@ -553,8 +652,8 @@ void Model::sum_up() {
 
 }  // namespace
 
-Modelled model(const Problem& problem, std::span<const Piece> pieces) {
-  return Model(problem, pieces).run();
+Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups) {
+  return Model(problem, pieces, head_groups).run();
 }
 
 }  // namespace treadle::distributed

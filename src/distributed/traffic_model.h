@@ -36,6 +36,6 @@ struct Problem {
 };
 
 // Pieces are sorted by rank.
-Modelled model(const Problem& problem, std::span<const Piece> pieces);
+Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups);
 
 }  // namespace treadle::distributed

@@ -21,6 +21,7 @@ using layout::Run;
 // A list has at most about twice as many runs: enough for the random blocks of a leaf, few enough for
 // lists of a million queries to travel to every rank.
 constexpr std::size_t most_runs = 64;
+constexpr std::int64_t few_pieces = 8;
 
 // Adds the pairs of a tile, so many for each key.
 void count_pairs(std::span<std::int64_t> pairs, std::span<PassWork::TileSpan> tiles,
@@ -87,6 +88,8 @@ std::vector<Run> united(const std::vector<Run>& runs) {
     // More than half of such keys are as good as all.
     if (run.count() == 1 || 2 * run.width() > run.step()) {
       plain.push_back({run.begin(), run.end()});
+    } else if (run.count() <= few_pieces) {  // which happen to lie so
+      for (std::int64_t i = 0; i < run.count(); ++i) plain.push_back(run.piece(i));
     } else {
       stepped.push_back(run);
     }
