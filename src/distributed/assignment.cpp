@@ -117,14 +117,19 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
       if (parts.empty() || parts.back() != rank / groups) parts.push_back(rank / groups);
   }
   const std::int64_t heads = problem_.call.key_heads / groups;
+  const PlanCall& call = problem_.call;
+  const double state_in_keys =
+      static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
+      static_cast<double>(call.dim * call.key_bytes + call.value_dim * call.value_bytes);
   std::vector<Piece> pieces;
   for (int group = 0; group < groups; ++group) {
     const Range own{group * heads, (group + 1) * heads};
     if (group == 0 || !problem_.costs.heads_alike()) {
       const std::size_t before = pieces.size();
       const int parts = problem_.ranks() / groups;
-      for (const Share& share : deal({problem_.costs, own, parts, homes, parts_of_chunk}, route,
-                                     problem_.options.excess)) {
+      for (const Share& share :
+           deal({problem_.costs, own, parts, homes, parts_of_chunk, state_in_keys, chunks_}, route,
+                problem_.options.excess)) {
         const Box& box = share.box;
         pieces.push_back({share.part * groups + group,
                           box.pass,

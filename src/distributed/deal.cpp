@@ -8,6 +8,8 @@
 #include <queue>
 #include <utility>
 
+#include "plan/chunks.h"
+
 namespace treadle::distributed {
 namespace {
 
@@ -119,32 +121,38 @@ void Dealer::collect() {
   }
 }
 
-// To the owners of keys, except for the first chunks: they make one state, which all others are joined to. So
-// they stay together, near the queries, each key head's in a part of its own.
+// To the owners of keys, chunk by chunk. The first one's state is what all others are joined to, near the
+// queries, each key head's in a part of its own; it takes more chunks as long as their states are more bytes than
+// their keys.
 void Dealer::cut_heavy(const Box& leaf, int home) {
   const std::int64_t heads = leaf.key_heads.count();
   for (std::int64_t i = 0; i < heads; ++i) {
     Box box = leaf;
     box.key_heads = {leaf.key_heads.begin + i, leaf.key_heads.begin + i + 1};
     const Range seen = group_.costs.seen(box);
-    const auto pairs_until = [&](std::int64_t end) {
-      Box first = box;
-      first.chunks = {0, end};
-      return group_.costs.of(first);
+    const int part = static_cast<int>(((home >= 0 ? home : leaf.leaf) + i) % group_.parts);
+    const auto joins = [&](std::int64_t chunk) {
+      Box more = box;
+      more.chunks = {0, chunk + 1};
+      if (group_.costs.of(more) > most_of_heavy * mean_) return false;
+      if (group_.parts_of_chunk[static_cast<std::size_t>(chunk)] == std::vector{part}) return true;
+      more.chunks.begin = chunk;
+      const auto keys =
+          static_cast<double>(plan::keys_of_chunk(group_.chunks.begin + chunk).count());
+      return group_.costs.of(more) / keys * group_.state_in_keys >= keys;
     };
     std::int64_t own = 1;
-    while (own < seen.end && pairs_until(own + 1) <= most_of_heavy * mean_) ++own;
+    while (own < seen.end && joins(own)) ++own;
     box.chunks = {0, own};
-    const std::int64_t near = home >= 0 ? home : leaf.leaf % group_.parts;
-    kept_[static_cast<std::size_t>((near + i) % group_.parts)].push_back(unit(box));
+    kept_[static_cast<std::size_t>(part)].push_back(unit(box));
     for (std::int64_t chunk = own; chunk < seen.end; ++chunk) {
       box.chunks = {chunk, chunk + 1};
       const Unit one = unit(box);
       if (one.pairs == 0) continue;
       const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
-      const int part =
+      const int owner =
           parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / heads)];
-      Units& units = kept_[static_cast<std::size_t>(part)];
+      Units& units = kept_[static_cast<std::size_t>(owner)];
       Unit* const before = units.empty() ? nullptr : &units.back();
       // Neighbouring chunks stay together.
       if (before != nullptr && before->box.pass == box.pass && before->box.leaf == box.leaf &&

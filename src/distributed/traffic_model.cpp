@@ -19,7 +19,6 @@ using layout::Run;
 // Keys in blocks: enough of them to be exact about the blocks of masks, few enough to be looked at
 // for every rank.
 constexpr std::int64_t most_blocks = 16384;
-constexpr std::int64_t state_numbers = 2;  // besides its values: the largest score, and the sum
 constexpr std::int64_t float_bytes = 4;
 
 class Keys {
@@ -461,7 +460,7 @@ void Model::count_pairs(const Piece& piece) {
 void Model::move_rows(const Piece& piece) {
   const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
   const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
-  const std::int64_t state = (call_.value_dim + state_numbers) * float_bytes;
+  const std::int64_t state = (call_.value_dim + state_numbers) * state_bytes;
   const std::int64_t out =
       terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
   const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);

@@ -15,6 +15,9 @@
 
 namespace treadle::distributed {
 
+// A state of a row: its values, the largest score and the sum.
+inline constexpr std::int64_t state_numbers = 2, state_bytes = 4;
+
 struct Modelled {
   Candidate candidate;
   std::vector<double> pairs;  // by rank
