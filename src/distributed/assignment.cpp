@@ -121,15 +121,20 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
   const double state_in_keys =
       static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
       static_cast<double>(call.dim * call.key_bytes + call.value_dim * call.value_bytes);
+  std::vector<double> pairs_of_states;
+  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
+    pairs_of_states.push_back(static_cast<double>(problem_.tiles[pass].height() *
+                                                  call.tiles_per_leaf[pass] * call.per_key_head) *
+                              pairs_of_state(call, problem_.options));
   std::vector<Piece> pieces;
   for (int group = 0; group < groups; ++group) {
     const Range own{group * heads, (group + 1) * heads};
     if (group == 0 || !problem_.costs.heads_alike()) {
       const std::size_t before = pieces.size();
       const int parts = problem_.ranks() / groups;
-      for (const Share& share :
-           deal({problem_.costs, own, parts, homes, parts_of_chunk, state_in_keys, chunks_}, route,
-                problem_.options.excess)) {
+      for (const Share& share : deal({problem_.costs, own, parts, homes, parts_of_chunk,
+                                      state_in_keys, chunks_, pairs_of_states},
+                                     route, problem_.options.excess)) {
         const Box& box = share.box;
         pieces.push_back({share.part * groups + group,
                           box.pass,

@@ -29,8 +29,14 @@ using Units = std::vector<Unit>;
 // A leaf of which a key head has so much of a part's work is cut, and its first chunks, which stay
 // together, are at most so much of it.
 constexpr double heavy = 0.5, most_of_heavy = 0.8;
+// More than so much of a part's work is cut whatever its states cost.
+constexpr double most_uncut = 0.25;
+// What is left over may fill parts to so many times the excess.
+constexpr double most_excess = 1.4;
 // How many units after the next one may be taken instead.
 constexpr std::size_t look_ahead = 32;
+
+std::int64_t boxes_of(const Box& box) { return box.key_heads.count() * box.batch.count(); }
 
 class Dealer {
  public:
@@ -47,6 +53,7 @@ class Dealer {
     collect();
     keep();
     move(away_, 1, Cuts::none);
+    take_back();
     for (std::size_t pass = 0; pass < in_order_.size(); ++pass) stream(pass);
     deal_rest();
     return std::move(shares_);
@@ -62,6 +69,8 @@ class Dealer {
   void collect();
   void cut_heavy(const Box& leaf, int home);
   void keep();
+  void set_aside(int part);
+  void take_back();
   void move(Units& units, double more, Cuts cuts);
   void stream(std::size_t pass);
   void deal_rest();
@@ -73,6 +82,7 @@ class Dealer {
   // A part with less room than `enough` has enough.
   void fill(int part, double cap, double enough, Cuts cuts, Units& units);
   bool take(int part, std::size_t at, double room, Units& units);
+  [[nodiscard]] double that_fits(const Unit& unit, double room) const;
   bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
   [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
@@ -80,9 +90,11 @@ class Dealer {
   const Group& group_;
   Route route_;
   double total_ = 0, mean_ = 0, excess_ = 0;
+  double largest_ = 0;  // a key head of a leaf that is not cut from the start
   std::vector<double> load_;
   std::vector<Share> shares_;
   std::vector<Units> kept_;      // by home: what a part keeps as long as it has room
+  std::vector<Units> small_;     // by home: of these, what fills gaps
   std::vector<Units> in_order_;  // by pass: what is dealt in order
   Units away_;
 };
@@ -90,6 +102,7 @@ class Dealer {
 // Leaves of one part, or of none, and cut ones.
 void Dealer::collect() {
   kept_.resize(static_cast<std::size_t>(group_.parts));
+  small_.resize(kept_.size());
   in_order_.resize(static_cast<std::size_t>(group_.costs.passes()));
   std::vector<Units> at_home(static_cast<std::size_t>(group_.parts));
   for (std::int64_t pass = 0; pass < group_.costs.passes(); ++pass) {
@@ -105,7 +118,10 @@ void Dealer::collect() {
         const auto boxes = static_cast<double>(box.batch.count() * box.key_heads.count());
         if (group_.parts > 1 && all.pairs >= heavy * mean_ * boxes && all.pairs > 0) {
           cut_heavy(box, home);
-        } else if (route_ == Route::transport && home >= 0) {
+          continue;
+        }
+        largest_ = std::max(largest_, all.pairs / boxes);
+        if (route_ == Route::transport && home >= 0) {
           at_home[static_cast<std::size_t>(home)].push_back(all);
         } else {
           in_order.push_back(all);
@@ -172,10 +188,40 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
 void Dealer::keep() {
   for (int part = 0; part < group_.parts; ++part) {
     Units& units = kept_[static_cast<std::size_t>(part)];
+    set_aside(part);
     fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, Cuts::none, units);
     away_.insert(away_.end(), units.rbegin(), units.rend());
   }
   std::ranges::reverse(away_);
+}
+
+// Where units are large, small ones of a part that has room fill what large ones leave.
+void Dealer::set_aside(int part) {
+  if (largest_ <= excess_ * mean_) return;
+  Units& units = kept_[static_cast<std::size_t>(part)];
+  double all = 0, aside = 0;
+  for (const Unit& unit : units) all += unit.pairs;
+  if (all + largest_ >= mean_) return;
+  Units& small = small_[static_cast<std::size_t>(part)];
+  std::erase_if(units, [&](const Unit& unit) {
+    const auto boxes = static_cast<double>(unit.box.key_heads.count() * unit.box.batch.count());
+    if (unit.pairs > largest_ / 3 * boxes || aside + unit.pairs > largest_) return false;
+    aside += unit.pairs;
+    small.push_back(unit);
+    return true;
+  });
+}
+
+void Dealer::take_back() {
+  Units others;
+  for (int part = 0; part < group_.parts; ++part) {
+    Units& small = small_[static_cast<std::size_t>(part)];
+    fill(part, mean_ * (1 + excess_), 0, Cuts::none, small);
+    others.insert(others.end(), small.rbegin(), small.rend());
+  }
+  std::ranges::reverse(others);
+  others.insert(others.end(), away_.begin(), away_.end());
+  away_ = std::move(others);
 }
 
 // To parts that have room: to a mean's part and so many times the excess.
@@ -211,7 +257,9 @@ void Dealer::stream(std::size_t pass) {
 // What found no room.
 void Dealer::deal_rest() {
   for (const Units& units : in_order_) away_.insert(away_.begin(), units.begin(), units.end());
-  for (const double more : {1.0, 1.4}) move(away_, more, Cuts::some);
+  // Cuts cost more than what is still missing of a share.
+  for (const double more : {1.0, most_excess}) move(away_, more, Cuts::none);
+  for (const double more : {1.0, most_excess}) move(away_, more, Cuts::some);
   using Loaded = std::pair<double, int>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> parts;
   for (int part = 0; part < group_.parts; ++part) parts.emplace(load(part), part);
@@ -245,11 +293,26 @@ void Dealer::fill(int part, double cap, double enough, Cuts cuts, Units& units) 
     if (room < enough) return;
     const std::size_t last = units.size() > look_ahead ? units.size() - look_ahead : 0;
     bool taken = false;
-    for (std::size_t at = units.size(); at-- > last && !taken;) taken = take(part, at, room, units);
+    std::size_t best = units.size();
+    double most = 0;
+    for (std::size_t at = units.size(); at-- > last;) {
+      const double pairs = that_fits(units[at], room);
+      if (pairs <= most) continue;
+      most = pairs;
+      best = at;
+    }
+    if (best < units.size()) taken = take(part, best, room, units);
     for (std::size_t at = units.size(); at-- > last && !taken;)
       taken = take_cut(part, at, room, cuts, units);
     if (!taken) return;
   }
+}
+
+// How much take() would.
+double Dealer::that_fits(const Unit& unit, double room) const {
+  if (unit.pairs <= room) return unit.pairs;
+  const auto parts = divided(unit, room);
+  return parts && parts->first.pairs <= room ? parts->first.pairs : 0;
 }
 
 // The unit, or some of its key heads or batch entries.
@@ -327,9 +390,15 @@ std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) c
   if (std::max(front, back) < least) return std::nullopt;
   // Nobody has to do empty chunks that follow.
   const bool both = std::min(front, back) >= std::max(front, back) - least;
-  if (both ? first > last : front > back)
-    return std::pair(some(begin, first), some(first, chunks.end));
-  return std::pair(some(last, chunks.end), some(begin, last));
+  const bool at_first = both ? first > last : front > back;
+  const Unit later = at_first ? some(first, chunks.end) : some(last, chunks.end);
+  const Unit earlier = at_first ? some(begin, first) : some(begin, last);
+  // What is sent should take less time than what is moved.
+  const double states = static_cast<double>(later.box.chunks.count() * boxes_of(later.box)) *
+                        group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)];
+  if (states > std::min(later.pairs, earlier.pairs) && all.pairs < most_uncut * mean_)
+    return std::nullopt;
+  return at_first ? std::pair(earlier, later) : std::pair(later, earlier);
 }
 
 }  // namespace

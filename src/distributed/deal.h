@@ -73,6 +73,8 @@ struct Group {
   // Bytes of the state of a row over bytes of a row of K and V.
   double state_in_keys = 1;
   layout::Range chunks = {};  // the number of the first, as plan/chunks.h counts
+  // For each pass, how many pairs take as long as to send the states of a leaf and a chunk.
+  std::vector<double> pairs_of_states = {};
 };
 
 // Everything of the group once. Where a leaf is cut, somebody has its first chunk; of the others,

@@ -21,6 +21,20 @@ using layout::Run;
 constexpr std::int64_t most_blocks = 16384;
 constexpr std::int64_t float_bytes = 4;
 
+struct Speeds {
+  double pairs_per_second, bytes_per_second;
+  double of_message = 20e-6;  // seconds
+
+  Speeds(const PlanCall& call, const PlanOptions& options) {
+    constexpr double usual_teraflops = 2, of_bandwidth = 0.9;
+    const double teraflops = options.teraflops > 0 ? options.teraflops : usual_teraflops;
+    pairs_per_second =
+        teraflops * 1e12 /
+        static_cast<double>(std::max<std::int64_t>(2 * (call.dim + call.value_dim), 1));
+    bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
+  }
+};
+
 class Keys {
  public:
   explicit Keys(Range all) : all_(all) {
@@ -618,30 +632,27 @@ void Model::count_key_bytes() {
 }
 
 void Model::sum_up() {
-  constexpr double of_bandwidth = 0.9, of_message = 20e-6, usual_teraflops = 2;
   constexpr double backward_products = 2.5, hidden_less = 1.0 / 8;
-  const PlanOptions& options = problem_.options;
-  const double speed = (options.teraflops > 0 ? options.teraflops : usual_teraflops) * 1e12;
-  const double bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
-  const auto of_pair = static_cast<double>(2 * (call_.dim + call_.value_dim));
+  const Speeds speeds(call_, problem_.options);
   const auto time = [&](double compute, const Traffic& traffic) {
     const double network =
-        static_cast<double>(std::max(traffic.sent, traffic.received)) / bytes_per_second +
-        static_cast<double>(traffic.messages) * of_message;
+        static_cast<double>(std::max(traffic.sent, traffic.received)) / speeds.bytes_per_second +
+        static_cast<double>(traffic.messages) * speeds.of_message;
     return std::max(compute, network) + std::min(compute, network) * hidden_less;
   };
   Candidate& candidate = found_.candidate;
   double most = 0, all = 0;
   for (std::size_t rank = 0; rank < found_.pairs.size(); ++rank) {
-    const double compute = found_.pairs[rank] * of_pair / speed;
+    const double compute = found_.pairs[rank] / speeds.pairs_per_second;
     const Traffic &forward = found_.forward[rank], &backward = found_.backward[rank];
     most = std::max(most, found_.pairs[rank]);
     all += found_.pairs[rank];
     candidate.forward = std::max(candidate.forward, time(compute, forward));
     candidate.backward = std::max(candidate.backward, time(compute * backward_products, backward));
-    candidate.forward_bytes = std::max({candidate.forward_bytes, forward.sent, forward.received});
-    candidate.backward_bytes =
-        std::max({candidate.backward_bytes, backward.sent, backward.received});
+    candidate.forward_bytes = std::max(candidate.forward_bytes, forward.received);
+    candidate.forward_sent = std::max(candidate.forward_sent, forward.sent);
+    candidate.backward_bytes = std::max(candidate.backward_bytes, backward.received);
+    candidate.backward_sent = std::max(candidate.backward_sent, backward.sent);
     candidate.messages = std::max(candidate.messages, forward.messages);
     found_.memory[rank] = forward.sent + forward.received;
     candidate.memory = std::max(candidate.memory, found_.memory[rank]);
@@ -650,6 +661,12 @@ void Model::sum_up() {
 }
 
 }  // namespace
+
+double pairs_of_state(const PlanCall& call, const PlanOptions& options) {
+  const Speeds speeds(call, options);
+  return static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
+         speeds.bytes_per_second * speeds.pairs_per_second;
+}
 
 Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups) {
   return Model(problem, pieces, head_groups).run();

@@ -38,6 +38,9 @@ struct Problem {
   [[nodiscard]] int ranks() const { return keys.ranks(); }
 };
 
+// How many pairs a rank looks at while its network carries the state of a row.
+double pairs_of_state(const PlanCall& call, const PlanOptions& options);
+
 // Pieces are sorted by rank.
 Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups);
 
