@@ -22,6 +22,7 @@ using layout::Run;
 // lists of a million queries to travel to every rank.
 constexpr std::size_t most_runs = 64;
 constexpr std::int64_t few_pieces = 8;
+constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();  // of sequences
 
 // Adds the pairs of a tile, so many for each key.
 void count_pairs(std::span<std::int64_t> pairs, std::span<PassWork::TileSpan> tiles,
@@ -199,11 +200,11 @@ PassWork work_of(const backend::QueryPasses& passes, std::size_t pass, const bac
 }
 
 void PassWork::append(const PassWork& later) {
-  if (later.leaves == 0) return;
   if (leaves == 0) {
     *this = later;
     return;
   }
+  if (later.leaves == 0) return;
   if (later.chunks != chunks || later.batch_lists != batch_lists || later.head_lists != head_lists)
     base::internal_error("work of {} x {} lists of {} chunks is followed by {} x {} of {}",
                          batch_lists, head_lists, chunks, later.batch_lists, later.head_lists,
@@ -247,8 +248,8 @@ PassWork PassWork::from_bytes(std::span<const std::byte> bytes) {
   // Each list takes at least three numbers, so what is announced cannot be more than what came.
   const auto most = static_cast<std::int64_t>(bytes.size() / (3 * sizeof(std::int64_t)));
   const bool sound =
-      work.leaves >= 0 && work.leaves <= most && work.chunks >= 0 && work.batch_lists >= 1 &&
-      work.head_lists >= 1 &&
+      work.leaves >= 0 && work.leaves <= most && work.chunks >= 0 &&
+      work.chunks <= plan::chunk_of(longest) + 1 && work.batch_lists >= 1 && work.head_lists >= 1 &&
       (work.leaves == 0 || (work.batch_lists <= most / work.leaves &&
                             work.head_lists <= most / work.leaves / work.batch_lists));
   if (!sound)
@@ -260,8 +261,14 @@ PassWork PassWork::from_bytes(std::span<const std::byte> bytes) {
   work.tiles.reserve(lists * chunks);
   for (std::size_t list = 0; list < lists; ++list) {
     std::vector<Run>& runs = work.keys.emplace_back();
-    for (const Run::Pieces& run : from.get_list<Run::Pieces>())
+    for (const Run::Pieces& run : from.get_list<Run::Pieces>()) {
+      const auto within = [](std::int64_t number) { return number >= 0 && number <= longest; };
+      if (!within(run.begin) || !within(run.width) || !within(run.step) || !within(run.count) ||
+          run.width == 0 || run.count == 0 || run.begin + (run.count - 1) * run.step > longest)
+        base::internal_error("a message has {} x {} keys from {} in steps of {}", run.count,
+                             run.width, run.begin, run.step);
       runs.push_back(Run::stepped(run, false));
+    }
     const auto begin = static_cast<std::size_t>(from.get<std::int64_t>());
     const auto some = from.get_list<std::int64_t>();
     if (begin > chunks || some.size() > chunks - begin)
