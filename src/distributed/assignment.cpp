@@ -245,9 +245,12 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   const auto fewest = std::min_element(looked.begin(), last, [&](const Looked& a, const Looked& b) {
     // As long as loads are as close as they should be.
     const auto uneven = [&](const Candidate& c) { return c.balance > 1 + 1.5 * options.excess; };
+    const auto bytes = [](const Candidate& c) {
+      return std::max(c.forward_bytes, c.forward_sent) +
+             std::max(c.backward_bytes, c.backward_sent);
+    };
     const Candidate &one = a.modelled.candidate, &other = b.modelled.candidate;
-    return std::tuple(uneven(one), one.forward_bytes) <
-           std::tuple(uneven(other), other.forward_bytes);
+    return std::tuple(uneven(one), bytes(one)) < std::tuple(uneven(other), bytes(other));
   });
   std::rotate(looked.begin(), fewest, fewest + 1);
   Assignment taken;
@@ -269,31 +272,35 @@ std::span<const Piece> Assignment::of(int rank) const {
 }
 
 std::string Assignment::describe() const {
+  const auto mega = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const auto share = [&](std::int64_t bytes) {
     return all_gather == 0 ? 0.0 : static_cast<double>(bytes) / static_cast<double>(all_gather);
   };
-  std::string text = fmt::format("{:<12} {:<10} {:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9}\n",
-                                 "head groups", "route", "balance", "forward MB", "backward MB",
-                                 "messages", "forward", "backward", "together");
-  for (const Candidate& c : candidates) {
+  const auto name = [](const Candidate& c) {
+    return fmt::format("{} head group{}, {}", c.head_groups, c.head_groups == 1 ? "" : "s",
+                       name_of(c.route));
+  };
+  std::string text =
+      fmt::format("{:<11}  {:<9}  {:>7}  {:>12}  {:>12}  {:>8}  {:>9}  {:>10}  {:>11}  {:>11}\n",
+                  "head groups", "route", "balance", "forward MB", "backward MB", "messages",
+                  "memory MB", "forward ms", "backward ms", "together ms");
+  for (const Candidate& c : candidates)
     text += fmt::format(
-        "{:<12} {:<10} {:>8.3f} {:>12.2f} {:>12.2f} {:>9} {:>6.2f} ms {:>6.2f} ms {:>6.2f} ms\n",
-        c.head_groups, name_of(c.route), c.balance, static_cast<double>(c.forward_bytes) / 1e6,
-        static_cast<double>(c.backward_bytes) / 1e6, c.messages, c.forward * 1e3, c.backward * 1e3,
-        c.seconds() * 1e3);
-  }
+        "{:<11}  {:<9}  {:>7.3f}  {:>12.2f}  {:>12.2f}  {:>8}  {:>9.2f}  {:>10.2f}  {:>11.2f}  "
+        "{:>11.2f}\n",
+        c.head_groups, name_of(c.route), c.balance, mega(c.forward_bytes), mega(c.backward_bytes),
+        c.messages, mega(c.memory), c.forward * 1e3, c.backward * 1e3, c.seconds() * 1e3);
   const Candidate& c = taken();
   text += fmt::format(
-      "taken: {} head group{}, {}: balance {:.3f}, {:.3f} of an all-gather forward, {:.3f} "
-      "backward, {} messages",
-      c.head_groups, c.head_groups == 1 ? "" : "s", name_of(c.route), c.balance,
-      share(c.forward_bytes), share(c.backward_bytes), c.messages);
-  if (candidates.size() > 1)
-    text += fmt::format("; {:.2f} times as fast as the next, {} head group{}, {}",
-                        c.seconds() > 0 ? candidates[1].seconds() / c.seconds() : 1.0,
-                        candidates[1].head_groups, candidates[1].head_groups == 1 ? "" : "s",
-                        name_of(candidates[1].route));
-  return text + '\n';
+      "taken: {}: balance {:.3f}, {:.4f} of an all-gather forward, {:.4f} backward, {} messages\n",
+      name(c), c.balance, share(c.forward_bytes), share(c.backward_bytes), c.messages);
+  if (candidates.size() < 2) return text;
+  const auto fastest = std::ranges::min_element(candidates, {}, &Candidate::seconds);
+  if (fastest != candidates.begin())
+    return text + fmt::format("about as fast as {}, with fewer bytes\n", name(*fastest));
+  const Candidate& next = candidates[1];
+  return text + fmt::format("next: {}, {:.2f} times the time\n", name(next),
+                            c.seconds() > 0 ? next.seconds() / c.seconds() : 1.0);
 }
 
 }  // namespace treadle::distributed
