@@ -121,6 +121,7 @@ void plan(const PlanRequest& request) {
   if (request.pattern.empty() && !request.parameters.empty())
     base::fail("plan: --param \"{}\" is given without --pattern", request.parameters[0]);
   if (request.queries == 0) base::fail("plan: --q, the number of queries, is needed");
+  if (request.ranks == 0) base::fail("plan: --ranks, how many there are, is needed");
   const DType dtype = dtype_from(fmt::format("plan: --dtype \"{}\"", request.dtype), request.dtype);
   const backend::Sizes sizes = sizes_of(request);
   if (!request.output.empty()) picture::check_picture_path(request.output);

@@ -70,6 +70,11 @@ struct Group {
   // Of each pass and leaf, and of each chunk of keys.
   const std::vector<std::vector<int>>& homes;           // a part, or -1
   const std::vector<std::vector<int>>& parts_of_chunk;  // ascending
+  // Bytes of the state of a row over bytes of a row of K and V.
+  double state_in_keys = 1;
+  layout::Range chunks = {};  // the number of the first, as plan/chunks.h counts
+  // For each pass, how many pairs take as long as to send the states of a leaf and a chunk.
+  std::vector<double> pairs_of_states = {};
   Divisible divisible;
 };
 

@@ -19,8 +19,21 @@ using layout::Run;
 // Keys in blocks: enough of them to be exact about the blocks of masks, few enough to be looked at
 // for every rank.
 constexpr std::int64_t most_blocks = 16384;
-constexpr std::int64_t state_numbers = 2;  // besides its values: the largest score, and the sum
 constexpr std::int64_t float_bytes = 4;
+
+struct Speeds {
+  double pairs_per_second, bytes_per_second;
+  double of_message = 20e-6;  // seconds
+
+  Speeds(const PlanCall& call, const PlanOptions& options) {
+    constexpr double usual_teraflops = 2, of_bandwidth = 0.9;
+    const double teraflops = options.teraflops > 0 ? options.teraflops : usual_teraflops;
+    pairs_per_second =
+        teraflops * 1e12 /
+        static_cast<double>(std::max<std::int64_t>(2 * (call.dim + call.value_dim), 1));
+    bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
+  }
+};
 
 class Keys {
  public:
@@ -32,7 +45,9 @@ class Keys {
   [[nodiscard]] std::int64_t blocks() const { return (all_.count() + (1LL << bits_) - 1) >> bits_; }
 
   void clear() {
-    std::ranges::fill(words_, 0);
+    if (in_words_) std::ranges::fill(words_, 0);
+    in_words_ = false;
+    ranges_.clear();
     stepped_.clear();
   }
 
@@ -50,6 +65,42 @@ class Keys {
   // each(keys, share of them): disjoint, except that a stepped run may lie among others' keys.
   template <class Each>
   void for_each(const Each& each) {
+    if (in_words_) {
+      for_each_in_words(each);
+    } else {
+      std::ranges::sort(ranges_, {}, [](const Range& range) { return range.begin; });
+      for (std::size_t i = 0; i < ranges_.size();) {
+        Range joined = ranges_[i++];
+        for (; i < ranges_.size() && ranges_[i].begin <= joined.end; ++i)
+          joined.end = std::max(joined.end, ranges_[i].end);
+        each(joined, 1.0);
+      }
+    }
+    join_stepped();
+    for (const Run& run : stepped_)
+      each(Range{run.begin(), run.end()},
+           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
+  }
+
+ private:
+  // Few ranges are listed, many are marked.
+  static constexpr std::size_t most_ranges = 24;
+
+  void add(Range keys) {
+    if (keys.empty()) return;
+    if (in_words_) return mark(keys);
+    if (!ranges_.empty() && ranges_.back().begin <= keys.begin &&
+        keys.begin <= ranges_.back().end) {
+      ranges_.back().end = std::max(ranges_.back().end, keys.end);
+      return;
+    }
+    ranges_.push_back(keys);
+    if (ranges_.size() <= most_ranges) return;
+    in_words_ = true;
+    for (const Range& range : ranges_) mark(range);
+  }
+  template <class Each>
+  void for_each_in_words(const Each& each) const {
     std::int64_t begin = -1;
     const auto key = [&](std::int64_t block) {
       return std::min(all_.begin + (block << bits_), all_.end);
@@ -71,15 +122,8 @@ class Keys {
       }
     }
     if (begin >= 0) each(Range{key(begin), all_.end}, 1.0);
-    join_stepped();
-    for (const Run& run : stepped_)
-      each(Range{run.begin(), run.end()},
-           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
   }
-
- private:
-  void add(Range keys) {
-    if (keys.empty()) return;
+  void mark(Range keys) {
     const std::int64_t first = (keys.begin - all_.begin) >> bits_,
                        last = (keys.end - 1 - all_.begin) >> bits_;
     const auto word = [&](std::int64_t block) { return static_cast<std::size_t>(block / 64); };
@@ -128,7 +172,9 @@ class Keys {
 
   Range all_;
   int bits_ = 0;
+  bool in_words_ = false;
   std::vector<std::uint64_t> words_;
+  std::vector<Range> ranges_;
   std::vector<Run> stepped_;
 };
 
@@ -177,6 +223,28 @@ class Peers {
   std::vector<std::uint64_t> bits_;  // [rank][peer]
 };
 
+// Whose a position is, without a search.
+class Owners {
+ public:
+  explicit Owners(const Shards& shards) : shards_(shards) {
+    while (shards.length() > most_blocks << bits_) ++bits_;
+    for (std::int64_t at = 0; at < shards.length(); at += std::int64_t{1} << bits_)
+      first_.push_back(shards.owner(at));
+  }
+
+  [[nodiscard]] const Shards& shards() const { return shards_; }
+  [[nodiscard]] int of(std::int64_t position) const {
+    int owner = first_[static_cast<std::size_t>(position >> bits_)];
+    while (shards_.end(owner) <= position) ++owner;
+    return owner;
+  }
+
+ private:
+  const Shards& shards_;
+  int bits_ = 0;
+  std::vector<int> first_;  // of each block
+};
+
 // Rows that each rank hands out or gets, from ranges of positions that some rank needs or has.
 class RowsByOwner {
  public:
@@ -185,19 +253,16 @@ class RowsByOwner {
         rows_(static_cast<std::size_t>(shards.ranks())),
         covered_(static_cast<std::size_t>(shards.ranks()) + 1) {}
 
-  // Calls each(first owner, last owner); owners without rows may be among them.
-  template <class Each>
-  void add(Range keys, double weight, const Each& each) {
-    const int first = shards_.owner(keys.begin), last = shards_.owner(keys.end - 1);
+  // The range's first and last key belong to these.
+  void add(Range keys, int first, int last, double weight) {
     if (first == last) {
       at(first) += weight * static_cast<double>(keys.count());
-    } else {
-      at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
-      at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
-      covered_[static_cast<std::size_t>(first) + 1] += weight;
-      covered_[static_cast<std::size_t>(last)] -= weight;
+      return;
     }
-    each(first, last);
+    at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
+    at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
+    covered_[static_cast<std::size_t>(first) + 1] += weight;
+    covered_[static_cast<std::size_t>(last)] -= weight;
   }
   void take_away(int rank, double rows) { at(rank) -= rows; }
 
@@ -216,6 +281,21 @@ class RowsByOwner {
 
   const Shards& shards_;
   std::vector<double> rows_, covered_;
+};
+
+// Keys of so many lists, each with the owners of its ends, and how many of them are meant.
+struct KeyRange {
+  Range keys;
+  int first = 0, last = 0;
+  double share = 1;
+};
+struct KeyList {
+  double lists = 0;
+  std::vector<KeyRange> ranges;
+};
+// What a rank needs of K and V, and adds to their gradients. Ranks of one part do not differ.
+struct Moved {
+  std::vector<KeyList> needed, added;
 };
 
 // Key heads of some batch entries in which a rank has the same pieces, of the same keys.
@@ -242,7 +322,7 @@ bool holds(Range all, Range some) { return all.begin <= some.begin && some.end <
 
 class Model {
  public:
-  Model(const Problem& problem, std::span<const Piece> pieces)
+  Model(const Problem& problem, std::span<const Piece> pieces, int head_groups)
       : problem_(problem),
         call_(problem.call),
         pieces_(pieces),
@@ -251,7 +331,9 @@ class Model {
         first_peers_(ranks_),
         last_peers_(ranks_),
         gradient_peers_(ranks_),
+        alike_groups_(problem.costs.heads_alike() ? head_groups : 1),
         keys_(problem.call.keys),
+        owners_(problem.keys),
         needed_(problem.keys),
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
@@ -278,10 +360,18 @@ class Model {
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
-      for (const Alike& some : alike({first, last})) {
-        move_keys(first->rank, some);
-        move_gradients(first->rank, some);
+      const int rank = first->rank;
+      // Ranks of one part have the same keys; each group begins with the first.
+      if (rank / alike_groups_ != moved_part_) {
+        moved_part_ = rank / alike_groups_;
+        moved_ = {};
+        for (const Alike& some : alike({first, last})) {
+          find_keys(some);
+          find_gradients(some);
+        }
       }
+      move_keys(rank);
+      move_gradients(rank);
       first = last;
     }
     count_key_bytes();
@@ -297,8 +387,11 @@ class Model {
   void find_first_chunks();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
-  void move_keys(int rank, const Alike& some);
-  void move_gradients(int rank, const Alike& some);
+  void find_keys(const Alike& some);
+  void find_gradients(const Alike& some);
+  void add_to(std::vector<KeyList>& lists, double count);
+  void move_keys(int rank);
+  void move_gradients(int rank);
   void count_key_bytes();
   void sum_up();
   [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
@@ -354,7 +447,10 @@ class Model {
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
   Peers first_peers_;                  // who sends a rank what it needs
   Peers last_peers_, gradient_peers_;  // whom it sends what it found
+  int alike_groups_, moved_part_ = -1;
+  Moved moved_;
   Keys keys_;
+  Owners owners_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
   Modelled found_;
 };
@@ -378,35 +474,41 @@ void Model::count_pairs(const Piece& piece) {
 void Model::move_rows(const Piece& piece) {
   const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
   const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
-  const std::int64_t state = (call_.value_dim + state_numbers) * float_bytes;
+  const std::int64_t state = (call_.value_dim + state_numbers) * state_bytes;
   const std::int64_t out =
       terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
   const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
   const std::int64_t q = call_.dim * call_.query_bytes;
   const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   const int joins = cut ? this->joins(piece) : piece.rank;
-  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf) {
-    for (const RowsOfRank& rows : problem_.homes[static_cast<std::size_t>(piece.pass)].of(leaf)) {
-      const std::int64_t count = rows.rows * lists;
-      if (rows.rank != piece.rank) {
-        send(found_.forward, rows.rank, piece.rank, count * q);
-        send(found_.backward, rows.rank, piece.rank,
-             count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-        first_peers_.add(piece.rank, rows.rank);
-      }
-      if (joins != piece.rank) {
-        send(found_.forward, piece.rank, joins, count * states * state);
-        send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
-        last_peers_.add(piece.rank, joins);
-        gradient_peers_.add(piece.rank, joins);
-      } else if (rows.rank != piece.rank) {
-        send(found_.forward, piece.rank, rows.rank, count * out);
-        send(found_.backward, piece.rank, rows.rank, count * dq);
-        last_peers_.add(piece.rank, rows.rank);
-        gradient_peers_.add(piece.rank, rows.rank);
-      }
+  const auto move = [&](const RowsOfRank& rows) {
+    const std::int64_t count = rows.rows * lists;
+    if (rows.rank != piece.rank) {
+      send(found_.forward, rows.rank, piece.rank, count * q);
+      send(found_.backward, rows.rank, piece.rank,
+           count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+      first_peers_.add(piece.rank, rows.rank);
     }
+    if (joins != piece.rank) {
+      send(found_.forward, piece.rank, joins, count * states * state);
+      send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
+      last_peers_.add(piece.rank, joins);
+      gradient_peers_.add(piece.rank, joins);
+    } else if (rows.rank != piece.rank) {
+      send(found_.forward, piece.rank, rows.rank, count * out);
+      send(found_.backward, piece.rank, rows.rank, count * dq);
+      last_peers_.add(piece.rank, rows.rank);
+      gradient_peers_.add(piece.rank, rows.rank);
+    }
+  };
+  const auto pass = static_cast<std::size_t>(piece.pass);
+  if (cut) {
+    for (const RowsOfRank& rows : rows_of(problem_.tiles[pass], piece.tiles, problem_.queries))
+      move(rows);
+    return;
   }
+  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+    for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
 }
 
 std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
@@ -438,42 +540,24 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
   }
 }
 
-void Model::move_keys(int rank, const Alike& some) {
+void Model::add_to(std::vector<KeyList>& lists, double count) {
+  KeyList list{count, {}};
+  keys_.for_each([&](Range keys, double share) {
+    list.ranges.push_back({keys, owners_.of(keys.begin), owners_.of(keys.end - 1), share});
+  });
+  if (!list.ranges.empty()) lists.push_back(std::move(list));
   keys_.clear();
+}
+
+void Model::find_keys(const Alike& some) {
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
     gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
-  const double lists = lists_of(some, call_.key_batch);
-  const auto bytes =
-      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
-  double rows = 0;
-  keys_.for_each([&](Range keys, double share) {
-    const double own = share * static_cast<double>(own_rows(rank, keys));
-    rows += share * static_cast<double>(keys.count()) - own;
-    needed_.add(keys, share * lists,
-                [&](int first, int last) { first_peers_.add(rank, first, last); });
-    needed_.take_away(rank, own * lists);
-  });
-  const auto received = static_cast<std::int64_t>(std::llround(rows * lists * bytes));
-  of(found_.forward, rank).received += received;
-  of(found_.backward, rank).received += received;
+  add_to(moved_.needed, lists_of(some, call_.key_batch));
 }
 
 // What is handed over of dK and dV.
-void Model::move_gradients(int rank, const Alike& some) {
+void Model::find_gradients(const Alike& some) {
   const double lists = lists_of(some, call_.batch);
-  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
-  double rows = 0;
-  const auto hand_over = [&] {
-    keys_.for_each([&](Range keys, double share) {
-      const double own = share * static_cast<double>(own_rows(rank, keys));
-      rows += share * static_cast<double>(keys.count()) - own;
-      added_.add(keys, share * lists,
-                 [&](int first, int last) { gradient_peers_.add(rank, first, last); });
-      added_.take_away(rank, own * lists);
-    });
-    keys_.clear();
-  };
-  keys_.clear();
   std::vector<std::int64_t> leaves;
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass) {
     const auto number = static_cast<std::int64_t>(pass);
@@ -493,11 +577,45 @@ void Model::move_gradients(int rank, const Alike& some) {
     leaves.erase(same.begin(), same.end());
     for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
       gather(some, number, piece.leaves);
-      hand_over();
+      add_to(moved_.added, lists);
     }
   }
-  hand_over();
-  of(found_.backward, rank).sent += std::llround(rows * lists * bytes);
+  add_to(moved_.added, lists);
+}
+
+void Model::move_keys(int rank) {
+  const auto bytes =
+      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
+  double rows = 0;
+  for (const KeyList& list : moved_.needed) {
+    for (const KeyRange& range : list.ranges) {
+      const double weight = range.share * list.lists;
+      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
+      rows += weight * static_cast<double>(range.keys.count()) - own;
+      needed_.add(range.keys, range.first, range.last, weight);
+      needed_.take_away(rank, own);
+      first_peers_.add(rank, range.first, range.last);
+    }
+  }
+  const std::int64_t received = std::llround(rows * bytes);
+  of(found_.forward, rank).received += received;
+  of(found_.backward, rank).received += received;
+}
+
+void Model::move_gradients(int rank) {
+  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  double rows = 0;
+  for (const KeyList& list : moved_.added) {
+    for (const KeyRange& range : list.ranges) {
+      const double weight = range.share * list.lists;
+      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
+      rows += weight * static_cast<double>(range.keys.count()) - own;
+      added_.add(range.keys, range.first, range.last, weight);
+      added_.take_away(rank, own);
+      gradient_peers_.add(rank, range.first, range.last);
+    }
+  }
+  of(found_.backward, rank).sent += std::llround(rows * bytes);
 }
 
 void Model::count_key_bytes() {
@@ -514,30 +632,27 @@ void Model::count_key_bytes() {
 }
 
 void Model::sum_up() {
-  constexpr double of_bandwidth = 0.9, of_message = 20e-6, usual_teraflops = 2;
   constexpr double backward_products = 2.5, hidden_less = 1.0 / 8;
-  const PlanOptions& options = problem_.options;
-  const double speed = (options.teraflops > 0 ? options.teraflops : usual_teraflops) * 1e12;
-  const double bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
-  const auto of_pair = static_cast<double>(2 * (call_.dim + call_.value_dim));
+  const Speeds speeds(call_, problem_.options);
   const auto time = [&](double compute, const Traffic& traffic) {
     const double network =
-        static_cast<double>(std::max(traffic.sent, traffic.received)) / bytes_per_second +
-        static_cast<double>(traffic.messages) * of_message;
+        static_cast<double>(std::max(traffic.sent, traffic.received)) / speeds.bytes_per_second +
+        static_cast<double>(traffic.messages) * speeds.of_message;
     return std::max(compute, network) + std::min(compute, network) * hidden_less;
   };
   Candidate& candidate = found_.candidate;
   double most = 0, all = 0;
   for (std::size_t rank = 0; rank < found_.pairs.size(); ++rank) {
-    const double compute = found_.pairs[rank] * of_pair / speed;
+    const double compute = found_.pairs[rank] / speeds.pairs_per_second;
     const Traffic &forward = found_.forward[rank], &backward = found_.backward[rank];
     most = std::max(most, found_.pairs[rank]);
     all += found_.pairs[rank];
     candidate.forward = std::max(candidate.forward, time(compute, forward));
     candidate.backward = std::max(candidate.backward, time(compute * backward_products, backward));
-    candidate.forward_bytes = std::max({candidate.forward_bytes, forward.sent, forward.received});
-    candidate.backward_bytes =
-        std::max({candidate.backward_bytes, backward.sent, backward.received});
+    candidate.forward_bytes = std::max(candidate.forward_bytes, forward.received);
+    candidate.forward_sent = std::max(candidate.forward_sent, forward.sent);
+    candidate.backward_bytes = std::max(candidate.backward_bytes, backward.received);
+    candidate.backward_sent = std::max(candidate.backward_sent, backward.sent);
     candidate.messages = std::max(candidate.messages, forward.messages);
     found_.memory[rank] = forward.sent + forward.received;
     candidate.memory = std::max(candidate.memory, found_.memory[rank]);
@@ -547,8 +662,14 @@ void Model::sum_up() {
 
 }  // namespace
 
-Modelled model(const Problem& problem, std::span<const Piece> pieces) {
-  return Model(problem, pieces).run();
+double pairs_of_state(const PlanCall& call, const PlanOptions& options) {
+  const Speeds speeds(call, options);
+  return static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
+         speeds.bytes_per_second * speeds.pairs_per_second;
+}
+
+Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups) {
+  return Model(problem, pieces, head_groups).run();
 }
 
 }  // namespace treadle::distributed
