@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -35,7 +36,8 @@ struct Settings {
   std::string mask = "causal";
   std::int64_t length = 32768, heads = 8, key_heads = 2, dim = 64, documents = 32;
   int threads = 1, repeat = 5, in_process = 0, beside = 0, head_groups = 0;
-  double delay_us = 0;
+  double delay_us = 0, patience = 120;
+  std::string fault;  // of the last rank: fail, die, silent
   bool per_rank = false, forward_only = false;
 };
 
@@ -90,6 +92,49 @@ Tensor random_rows(const Dims& shape, std::int64_t first, std::uint32_t salt) {
   return tensor;
 }
 
+// What the last rank does after a call that went well; the others say what they threw, and how much later.
+int run_fault(const Settings& s) {
+  const auto exchange = mpi_exchange(MPI_COMM_WORLD);
+  const int rank = exchange->rank(), ranks = exchange->ranks();
+  const auto shards = td::Shards::even(s.length, ranks);
+  const std::int64_t rows = shards.count(rank);
+  auto limit = std::make_shared<Tensor>(DType::f32, Dims{s.length});
+  Options mods;
+  mods.mask = parse("q >= kv");
+  // If told to, it reads further than it may at the last query, which one of the ranks computes.
+  mods.score_mod =
+      parse("score + limit[q + shift]", {{"limit", limit}, {"shift", std::int64_t{0}}});
+  const Attention attention = compile(mods);
+  td::PlanOptions options;
+  options.patience = std::chrono::milliseconds(static_cast<std::int64_t>(s.patience * 1000));
+  const TensorSpec q_all(DType::f32, {1, s.heads, s.length, s.dim}),
+      k_all(DType::f32, {1, s.key_heads, s.length, s.dim});
+  const td::Plan plan =
+      td::plan(attention, exchange, q_all, k_all, k_all, shards, shards, {}, options);
+  const Tensor q = random_rows({1, s.heads, rows, s.dim}, 0, 1),
+               k = random_rows({1, s.key_heads, rows, s.dim}, 0, 2);
+  (void)td::forward(attention, plan, {q, k, k});
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto start = Clock::now();
+  const auto wall =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  if (rank == ranks - 1) std::printf("{\"fault\": \"%s\", \"at\": %.6f}\n", s.fault.c_str(), wall);
+  std::fflush(stdout);
+  if (rank == ranks - 1 && s.fault == "die") std::raise(SIGKILL);
+  if (rank == ranks - 1 && s.fault == "silent")
+    std::this_thread::sleep_for(std::chrono::minutes(5));
+  Call call;
+  if (s.fault == "fail") call.captures = {{"shift", std::int64_t{1}}};
+  try {
+    (void)td::forward(attention, plan, {q, k, k}, call);
+  } catch (const std::exception& error) {
+    std::printf("{\"rank\": %d, \"after\": %.3f, \"threw\": %s}\n", rank, seconds_since(start),
+                nlohmann::json(error.what()).dump().c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 // Documents of very different lengths, the same on all ranks.
 std::shared_ptr<Tensor> documents_of(std::int64_t length, std::int64_t count) {
   auto doc = std::make_shared<Tensor>(DType::i32, Dims{length});
@@ -142,7 +187,7 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange,
   td::PlanOptions options;
   options.head_groups = s.head_groups;
   options.sums = s.per_rank ? td::Sums::per_rank : td::Sums::same_bits;
-  options.patience = std::chrono::minutes(2);
+  options.patience = std::chrono::milliseconds(static_cast<std::int64_t>(s.patience * 1000));
   const td::Plan plan =
       td::plan(attention, exchange, q_all, k_all, k_all, shards, shards, call, options);
   result.plan = seconds_since(planned);
@@ -311,13 +356,15 @@ int main(int argc, char** argv) {
   app.add_option("--beside", s.beside,
                  "also time one machine's call, with so many threads of rank 0");
   app.add_option("--head-groups", s.head_groups);
+  app.add_option("--patience", s.patience, "in seconds");
+  app.add_option("--fault", s.fault, "fail, die or silent: what the last rank does");
   app.add_flag("--per-rank", s.per_rank, "Sums::per_rank");
   app.add_flag("--forward-only", s.forward_only);
   CLI11_PARSE(app, argc, argv);
   if (s.in_process > 0) return run_threads(s);
   int level = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-  const int status = run_mpi(s);
+  const int status = s.fault.empty() ? run_mpi(s) : run_fault(s);
   MPI_Finalize();
   return status;
 }
