@@ -20,6 +20,7 @@
 #include "distributed/packed_rows.h"
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
+#include "distributed/sharded_captures.h"
 #include "run/backward_share.h"
 #include "run/nonfinite.h"
 #include "run/row_terms.h"
@@ -566,7 +567,7 @@ struct Placed {
 };
 
 void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
-                  const Call& call, const std::function<BackwardViews(const CallFacts&)>& results) {
+                  const Call& call, const std::function<BackwardViews()>& results) {
   held.channel.check("backward");
   // Without what the forward left it runs again.
   Tensor out, lse;
@@ -585,17 +586,18 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   const Given given{all_given.mine, recompute ? again : all_given.saved, all_given.dout,
                     all_given.dlse};
 
+  const GatheredCaptures gathered(held, Envelope::Kind::backward, compiled, call);
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
   BackwardViews views;
   std::vector<Placed> placed;
   Failure failure;
   try {
-    facts.emplace("backward", compiled, held, call);
+    facts.emplace("backward", compiled, held, gathered.call());
     facts->what.add(given.dlse.has_value());
     check_shard("backward", held, given.mine);
     check_saved(compiled, held, given);
-    views = results(*facts);
+    views = results();
     facts->what.add(views.dsinks.has_value());
     for (const View* view : {&views.dq, &views.dk, &views.dv}) placed.emplace_back(*view);
     run = std::make_unique<BackwardRun>(held, *facts, given);
@@ -646,7 +648,8 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   for (std::size_t c = 0; c < captured.size(); ++c) {
     const std::string& name = compiled.gradients[c];
     const View& to = std::ranges::find(views.captures, name, &CaptureView::name)->gradient;
-    base::copy(to, ConstView(captured[c].view().data(), captured[c].dtype(), to.shape()));
+    const Dims& shape = (*std::ranges::find(facts->captures, name, &Capture::name))->view().shape();
+    base::copy(to, own_slice(held, name, {captured[c].view().data(), captured[c].dtype(), shape}));
   }
   if (views.dsinks) api::store_dsinks(*views.dsinks, dsinks);
 }
@@ -658,7 +661,7 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
                   const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
   Backward result;
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
+  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
     const auto like = [](const ConstView& view) { return Tensor(view.dtype(), view.shape()); };
     result = {like(mine.q), like(mine.k), like(mine.v), {}, Tensor()};
     BackwardViews views{result.dq, result.dk, result.dv, {}, std::nullopt};
@@ -666,8 +669,9 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
       result.dsinks = like(*call.sinks);
       views.dsinks = result.dsinks;
     }
+    const auto own = api::bind("backward", compiled.captures, call.captures);
     for (const std::string& name : compiled.gradients) {
-      const Capture& capture = **std::ranges::find(facts.captures, name, &Capture::name);
+      const Capture& capture = **std::ranges::find(own, name, &Capture::name);
       result.captures.push_back({name, like(capture.view())});
       views.captures.push_back({name, result.captures.back().gradient});
     }
@@ -680,11 +684,12 @@ void backward_into(const Attention& attention, const Plan& plan, const BackwardV
                    const Inputs& mine, const Saved& saved, const ConstView& dout,
                    const std::optional<ConstView>& dlse, const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
+  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
     api::check_result("backward", "dq", results.dq, mine.q);
     api::check_result("backward", "dk", results.dk, mine.k);
     api::check_result("backward", "dv", results.dv, mine.v);
-    api::check_captures(compiled, results.captures, facts.captures);
+    api::check_captures(compiled, results.captures,
+                        api::bind("backward", compiled.captures, call.captures));
     if (results.dsinks) {
       if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
       api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);

@@ -23,6 +23,7 @@
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
 #include "distributed/shard_keys.h"
+#include "distributed/sharded_captures.h"
 #include "run/row_states.h"
 
 namespace treadle::distributed {
@@ -417,8 +418,9 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   ForwardViews views;
   Failure failure;
   held.channel.check("forward");
+  const GatheredCaptures gathered(held, Envelope::Kind::forward, compiled, call);
   try {
-    facts.emplace("forward", compiled, held, call);
+    facts.emplace("forward", compiled, held, gathered.call());
     facts->what.add(wanted.lse).add(wanted.max);
     check_shard("forward", held, mine);
     views = results();

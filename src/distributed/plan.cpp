@@ -13,6 +13,7 @@
 #include "distributed/held_plan.h"
 #include "distributed/homes.h"
 #include "distributed/row_mail.h"
+#include "distributed/sharded_captures.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -84,9 +85,15 @@ std::string text_of_captures(const ir::Graph& mask, std::span<const ConstView> m
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms",
+  std::string sharded;
+  for (const ShardedCapture& one : o.sharded)
+    sharded +=
+        fmt::format(", {} sharded like {} along axis {}", one.name,
+                    one.like == ShardedCapture::Like::queries ? "queries" : "keys", one.axis);
+  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms{}",
                      o.gigabits, o.teraflops, o.excess, o.head_groups,
-                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
+                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count(),
+                     sharded);
 }
 
 void check_options(const PlanOptions& o) {
@@ -275,16 +282,21 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
     check_shards("keys", keys, held.ranks(), held.sizes.keys.count());
     api::refuse_offsets("plan", call, "shards");
     if (!call.layout.empty()) base::fail("plan: a layout is given; plans make their own");
-    bound = api::bindings_of(compiled.program, api::bind("plan", compiled.captures, call.captures));
+    check_sharded(options.sharded);
+  });
+  held.queries = queries;
+  held.keys = keys;
+  held.options = options;
+  const GatheredCaptures gathered(held, Envelope::Kind::plan, compiled, call);
+  together(channel, [&] {
+    bound = api::bindings_of(compiled.program,
+                             api::bind("plan", compiled.captures, gathered.call().captures));
   });
   held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
   held.mask = compiled.mask;
   held.q = q.dtype;
   held.k = k.dtype;
   held.v = v.dtype;
-  held.queries = queries;
-  held.keys = keys;
-  held.options = options;
   check_equal(channel, "plan", std::array{Claim{"the build", held.machine}});
   check_equal(
       channel, "plan",
