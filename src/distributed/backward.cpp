@@ -223,7 +223,7 @@ class BackwardRun {
     const auto self = static_cast<std::size_t>(held_.rank());
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
-              facts_.scale, dk, dv, facts_.workers);
+              facts_.scale, dk, dv, facts_.workers.unstoppable());
   }
 
  private:
@@ -442,7 +442,7 @@ class BackwardRun {
       }
     }
     join.found = found;
-    join_gradients(join, held_.sizes, dq, facts_.workers);
+    join_gradients(join, held_.sizes, dq, facts_.workers.unstoppable());
   }
 
   Plan::Held& held_;
@@ -535,9 +535,9 @@ struct Placed {
   }
 };
 
-void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
-                  const Call& call, const std::function<BackwardViews(const CallFacts&)>& results) {
-  held.channel.check("backward");
+void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
+                   const Call& call,
+                   const std::function<BackwardViews(const CallFacts&)>& results) {
   // Without what the forward left it runs again.
   Tensor out, lse;
   Saved again;
@@ -578,7 +578,7 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(all); });
+                 [&] { check_begin(held.channel, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;
@@ -619,6 +619,12 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
     base::copy(to, ConstView(captured[c].view().data(), captured[c].dtype(), to.shape()));
   }
   if (views.dsinks) api::store_dsinks(*views.dsinks, dsinks);
+}
+
+void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& given,
+                  const Call& call, const std::function<BackwardViews(const CallFacts&)>& results) {
+  held.channel.keep_together("backward",
+                             [&] { make_backward(compiled, held, given, call, results); });
 }
 
 }  // namespace
