@@ -2,7 +2,6 @@
 #include "distributed/agreement.h"
 
 #include <algorithm>
-#include <new>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -55,20 +54,15 @@ std::string_view name_of(Envelope::Kind kind) {
 Failure Failure::current() {
   Failure failure;
   failure.outcome_ = Envelope::Outcome::error;
+  failure.text_ = text_of_current();
   try {
     throw;
-  } catch (const ModError& error) {
+  } catch (const ModError&) {
     failure.outcome_ = Envelope::Outcome::mod_error;
-    failure.text_ = error.what();
-  } catch (const Stopped& stopped) {
+  } catch (const Stopped&) {
     failure.outcome_ = Envelope::Outcome::stopped;
-    failure.text_ = stopped.what();
-  } catch (const std::bad_alloc&) {
-    failure.text_ = "out of memory";
-  } catch (const std::exception& error) {
-    failure.text_ = error.what();
   } catch (...) {
-    failure.text_ = "an exception of unknown type";
+    // An error like others.
   }
   return failure;
 }

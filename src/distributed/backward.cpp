@@ -466,16 +466,19 @@ class BackwardRun {
   bool counted_ = false;
 };
 
-// Each head's gradient, of all batch entries and ranks.
-std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Given& given) {
+// Whether a batch entry's head has a sink that anything flows to.
+bool has_sink(const Plan::Held& held, const CallFacts& facts, std::int64_t i) {
+  const double sink = facts.sinks[static_cast<std::size_t>(i % held.sizes.heads)];
+  return !held.sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
+}
+
+// What this rank adds to gradients of sinks.
+std::vector<std::byte> own_sink_nodes(const Plan::Held& held, const CallFacts& facts,
+                                      const Given& given) {
   const backend::Sizes& sizes = held.sizes;
   std::vector<std::vector<double>> nodes(static_cast<std::size_t>(sizes.batch * sizes.heads));
-  const auto counts = [&](std::int64_t i) {
-    const double sink = facts.sinks[static_cast<std::size_t>(i % sizes.heads)];
-    return !sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
-  };
   base::parallel_for(facts.workers, std::ssize(nodes), [&](std::int64_t i) {
-    if (counts(i))
+    if (has_sink(held, facts, i))
       api::add_sink_nodes(facts.sinks[static_cast<std::size_t>(i % sizes.heads)],
                           {given.saved, given.dout, given.dlse}, i / sizes.heads, i % sizes.heads,
                           held.own_queries(), sizes.queries.count(),
@@ -483,7 +486,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
   });
   Writer own;
   for (const std::vector<double>& list : nodes) own.put_list(list);
-  const auto all = held.channel.share(own.take(), "backward");
+  return own.take();
+}
+
+// Each head's gradient, of all batch entries and ranks.
+std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts,
+                              const std::vector<std::byte>& own) {
+  const backend::Sizes& sizes = held.sizes;
+  const auto all = held.channel.share(own, "backward");
   std::vector<Reader> readers;
   std::vector<Range> owners;
   for (int r = 0; r < held.ranks(); ++r) {
@@ -491,13 +501,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
     owners.emplace_back(held.queries.begin(r), held.queries.end(r));
   }
   std::vector<double> gradients(facts.sinks.size());
-  for (std::int64_t i = 0; i < std::ssize(nodes); ++i) {
+  for (std::int64_t i = 0; i < sizes.batch * sizes.heads; ++i) {
     std::vector<std::vector<double>> lists;
     std::vector<std::span<const double>> of_rank;
     for (Reader& reader : readers) lists.push_back(reader.get_list<double>());
     for (const std::vector<double>& list : lists) of_rank.emplace_back(list);
-    const double sum =
-        counts(i) ? api::join_sink_nodes(owners, of_rank, sizes.queries.count()) : 0.0;
+    const double sum = has_sink(held, facts, i)
+                           ? api::join_sink_nodes(owners, of_rank, sizes.queries.count())
+                           : 0.0;
     gradients[static_cast<std::size_t>(i % sizes.heads)] += sum;
   }
   return gradients;
@@ -580,10 +591,12 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
                  [&] { check_begin(held.channel, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
+  std::vector<std::byte> sink_nodes;
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;
     try {
       unclear = run->compute(nonfinite);
+      if (views.dsinks && sink_nodes.empty()) sink_nodes = own_sink_nodes(held, *facts, given);
     } catch (...) {
       if (held.channel.lost()) throw;
       if (!in.refused()) failure = Failure::current();
@@ -596,19 +609,11 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
     if (std::ranges::none_of(all, [](const Envelope& e) { return e.unclear != 0; })) break;
     run->start_again();
   }
+  // Whoever has no memory for these leaves the call, and others with it.
   std::vector<Tensor> captured;
   std::vector<double> dsinks;
-  if (!views.captures.empty() || views.dsinks) {
-    try {
-      if (!views.captures.empty()) captured = run->captured();
-      if (views.dsinks) dsinks = dsinks_of(held, *facts, given);
-    } catch (...) {
-      if (held.channel.lost()) throw;
-      failure = Failure::current();
-    }
-    all = end_call(held, own, failure, false);
-    if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  }
+  if (!views.captures.empty()) captured = run->captured();
+  if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
   run->deliver(placed[0].view, placed[1].view, placed[2].view);
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);

@@ -2,6 +2,7 @@
 #include "distributed/channel.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "base/error.h"
@@ -33,6 +34,18 @@ std::string names_of(const std::vector<int>& ranks) {
 }
 
 }  // namespace
+
+std::string text_of_current() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
 
 Channel::Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds patience)
     : exchange_(std::move(exchange)),
@@ -149,11 +162,12 @@ void Channel::abandon(const std::string& why) {
   exchange_->abandon(why);
 }
 
-void Channel::part(std::string_view call, const char* why) noexcept {
+void Channel::part(std::string_view call) noexcept {
   if (agreed_.load(std::memory_order_relaxed) || ranks_ == 1) return;
   try {
     const std::string text =
-        lost() ? why : fmt::format("{}: rank {} left the call: {}", call, rank_, why);
+        lost() ? why_lost_
+               : fmt::format("{}: rank {} left the call: {}", call, rank_, text_of_current());
     const std::lock_guard lock(mutex_);
     lose(text);
     abandon(text);
@@ -233,7 +247,8 @@ void Mail::hear() {
     done_.store(true, std::memory_order_release);
     return;
   }
-  begin();
+  // The others begin, too, and rely on it.
+  channel_.use([&] { begin(); });
 }
 
 void Mail::begin() {

@@ -33,6 +33,9 @@ namespace treadle::distributed {
 
 using Clock = std::chrono::steady_clock;
 
+// What the current exception says, in words for a user.
+std::string text_of_current();
+
 class Channel {
  public:
   Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds patience);
@@ -65,11 +68,8 @@ class Channel {
     agreed_.store(false, std::memory_order_relaxed);
     try {
       f();
-    } catch (const std::exception& error) {
-      part(call, error.what());
-      throw;
     } catch (...) {
-      part(call, "an exception of unknown type");
+      part(call);
       throw;
     }
   }
@@ -89,13 +89,13 @@ class Channel {
   auto use(const F& f) {
     try {
       return f();
-    } catch (const std::exception& error) {
-      lose(error.what());
+    } catch (...) {
+      lose(text_of_current());
       throw;
     }
   }
   void lose(const std::string& why);
-  void part(std::string_view call, const char* why) noexcept;
+  void part(std::string_view call) noexcept;
   void abandon(const std::string& why);
   // It moves messages on until it ends, and ends under the mutex, too.
   class OneTransfer;

@@ -291,8 +291,10 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
     held.sums = SumPlaces(held.parts, held.passes, held.sizes, held.keys);
   });
   tell_needs(held);
-  held.forward = traffic_of(held, forward_rows(held, true, false), false);
-  held.backward = traffic_of(held, backward_rows(held), true);
+  together(channel, [&] {
+    held.forward = traffic_of(held, forward_rows(held, true, false), false);
+    held.backward = traffic_of(held, backward_rows(held), true);
+  });
 }
 
 }  // namespace
