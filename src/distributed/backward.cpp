@@ -226,7 +226,8 @@ class BackwardRun {
     const auto self = static_cast<std::size_t>(held_.rank());
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
-              facts_.scale, dk, dv, facts_.finishers);
+              facts_.scale, dk, dv, facts_.workers.unstoppable());
+    keep_memory();
   }
 
  private:
@@ -446,7 +447,7 @@ class BackwardRun {
       const Range heads = part.heads(held_.per_key_head());
       if (part.final) {
         unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view(),
-                    facts_.finishers);
+                    facts_.workers.unstoppable());
         continue;
       }
       for (std::size_t s = 0; s < part.slices.size(); ++s)
@@ -473,7 +474,7 @@ class BackwardRun {
       }
     }
     join.found = found;
-    join_gradients(join, held_.sizes, dq, facts_.finishers);
+    join_gradients(join, held_.sizes, dq, facts_.workers.unstoppable());
   }
 
   Plan::Held& held_;
@@ -497,16 +498,19 @@ class BackwardRun {
   bool counted_ = false;
 };
 
-// Each head's gradient, of all batch entries and ranks.
-std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Given& given) {
+// Whether a batch entry's head has a sink that anything flows to.
+bool has_sink(const Plan::Held& held, const CallFacts& facts, std::int64_t i) {
+  const double sink = facts.sinks[static_cast<std::size_t>(i % held.sizes.heads)];
+  return !held.sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
+}
+
+// What this rank adds to gradients of sinks.
+std::vector<std::byte> own_sink_nodes(const Plan::Held& held, const CallFacts& facts,
+                                      const Given& given) {
   const backend::Sizes& sizes = held.sizes;
   std::vector<std::vector<double>> nodes(static_cast<std::size_t>(sizes.batch * sizes.heads));
-  const auto counts = [&](std::int64_t i) {
-    const double sink = facts.sinks[static_cast<std::size_t>(i % sizes.heads)];
-    return !sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
-  };
   base::parallel_for(facts.workers, std::ssize(nodes), [&](std::int64_t i) {
-    if (counts(i))
+    if (has_sink(held, facts, i))
       api::add_sink_nodes(facts.sinks[static_cast<std::size_t>(i % sizes.heads)],
                           {given.saved, given.dout, given.dlse}, i / sizes.heads, i % sizes.heads,
                           held.own_queries(), sizes.queries.count(),
@@ -514,7 +518,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
   });
   Writer own;
   for (const std::vector<double>& list : nodes) own.put_list(list);
-  const auto all = held.channel.share(own.take(), "backward");
+  return own.take();
+}
+
+// Each head's gradient, of all batch entries and ranks.
+std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts,
+                              const std::vector<std::byte>& own) {
+  const backend::Sizes& sizes = held.sizes;
+  const auto all = held.channel.share(own, "backward");
   std::vector<Reader> readers;
   std::vector<Range> owners;
   for (int r = 0; r < held.ranks(); ++r) {
@@ -522,13 +533,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
     owners.emplace_back(held.queries.begin(r), held.queries.end(r));
   }
   std::vector<double> gradients(facts.sinks.size());
-  for (std::int64_t i = 0; i < std::ssize(nodes); ++i) {
+  for (std::int64_t i = 0; i < sizes.batch * sizes.heads; ++i) {
     std::vector<std::vector<double>> lists;
     std::vector<std::span<const double>> of_rank;
     for (Reader& reader : readers) lists.push_back(reader.get_list<double>());
     for (const std::vector<double>& list : lists) of_rank.emplace_back(list);
-    const double sum =
-        counts(i) ? api::join_sink_nodes(owners, of_rank, sizes.queries.count()) : 0.0;
+    const double sum = has_sink(held, facts, i)
+                           ? api::join_sink_nodes(owners, of_rank, sizes.queries.count())
+                           : 0.0;
     gradients[static_cast<std::size_t>(i % sizes.heads)] += sum;
   }
   return gradients;
@@ -566,9 +578,8 @@ struct Placed {
   }
 };
 
-void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
-                  const Call& call, const std::function<BackwardViews()>& results) {
-  held.channel.check("backward");
+void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
+                   const Call& call, const std::function<BackwardViews()>& results) {
   // Without what the forward left it runs again.
   Tensor out, lse;
   Saved again;
@@ -610,12 +621,14 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(all); });
+                 [&] { check_begin(held.channel, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
+  std::vector<std::byte> sink_nodes;
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;
     try {
       unclear = run->compute(nonfinite);
+      if (views.dsinks && sink_nodes.empty()) sink_nodes = own_sink_nodes(held, *facts, given);
     } catch (...) {
       if (held.channel.lost()) throw;
       if (!in.refused()) failure = Failure::current();
@@ -628,19 +641,11 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
     if (std::ranges::none_of(all, [](const Envelope& e) { return e.unclear != 0; })) break;
     run->start_again();
   }
+  // Whoever has no memory for these leaves the call, and others with it.
   std::vector<Tensor> captured;
   std::vector<double> dsinks;
-  if (!views.captures.empty() || views.dsinks) {
-    try {
-      if (!views.captures.empty()) captured = run->captured();
-      if (views.dsinks) dsinks = dsinks_of(held, *facts, given);
-    } catch (...) {
-      if (held.channel.lost()) throw;
-      failure = Failure::current();
-    }
-    all = end_call(held, own, failure, false);
-    if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  }
+  if (!views.captures.empty()) captured = run->captured();
+  if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
   run->deliver(placed[0].view, placed[1].view, placed[2].view);
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);
@@ -652,6 +657,12 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
     base::copy(to, own_slice(held, name, {captured[c].view().data(), captured[c].dtype(), shape}));
   }
   if (views.dsinks) api::store_dsinks(*views.dsinks, dsinks);
+}
+
+void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& given,
+                  const Call& call, const std::function<BackwardViews()>& results) {
+  held.channel.keep_together("backward",
+                             [&] { make_backward(compiled, held, given, call, results); });
 }
 
 }  // namespace

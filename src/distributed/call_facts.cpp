@@ -20,7 +20,6 @@ CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const
       sinks(api::sinks_of(of, call.sinks, held.sizes)),
       dropout(base::dropout_rule(of, call.dropout)),
       workers(api::workers_of(of, call)),
-      finishers(api::workers_of(of, {.executor = call.executor})),
       scale(api::scale_of(with, held.sizes.dim)) {
   if (with.mask != held.mask)
     base::fail(
@@ -80,7 +79,7 @@ std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Fa
   own.outcome = failure.outcome();
   own.unclear = unclear ? 1 : 0;
   std::vector<Envelope> all = held.channel.gather(own, name_of(own.kind));
-  check_same_call(all);
+  check_same_call(held.channel, all);
   return all;
 }
 

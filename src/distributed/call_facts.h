@@ -29,7 +29,6 @@ struct CallFacts {
   std::vector<double> sinks;
   std::optional<base::DropoutRule> dropout;
   base::Workers workers;
-  base::Workers finishers;  // the same, when nothing may stop the call any more
   double scale;
   // Of all that ranks must give alike and that is no contents of a tensor.
   base::Hasher what;

@@ -109,13 +109,13 @@ class ForwardRun {
       ForwardRoom& room = rooms_[p];
       if (part.final) {
         unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out.view(),
-                    facts_.finishers);
+                    facts_.workers.unstoppable());
         if (lse_)
           unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse.view(),
-                      facts_.finishers);
+                      facts_.workers.unstoppable());
         if (max_)
           unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max.view(),
-                      facts_.finishers);
+                      facts_.workers.unstoppable());
         continue;
       }
       for (std::size_t s = 0; s < room.states.size(); ++s) {
@@ -148,7 +148,8 @@ class ForwardRun {
       }
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
-                facts_.dropout ? facts_.dropout->scale : 1.0, results, facts_.finishers);
+                facts_.dropout ? facts_.dropout->scale : 1.0, results,
+                facts_.workers.unstoppable());
     keep_memory();
   }
 
@@ -396,10 +397,11 @@ class NotBegun : public std::exception {};
 
 }  // namespace
 
-void check_begin(std::span<const Envelope> all) {
+void check_begin(Channel& channel, std::span<const Envelope> all) {
+  check_same_call(channel, all);
   // A rank that failed may not know the rest.
   if (first_failing(all) >= 0) throw NotBegun();
-  check_same_call(all);
+  check_same_contents(channel, all);
 }
 
 void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, const Failure& own) {
@@ -410,14 +412,15 @@ void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, con
   }
 }
 
-void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
-                 const Call& call, const WantedRows& wanted,
-                 const std::function<ForwardViews()>& results) {
+namespace {
+
+void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                  const Call& call, const WantedRows& wanted,
+                  const std::function<ForwardViews()>& results) {
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
   Failure failure;
-  held.channel.check("forward");
   const GatheredCaptures gathered(held, Envelope::Kind::forward, compiled, call);
   try {
     facts.emplace("forward", compiled, held, gathered.call());
@@ -434,7 +437,7 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(all); });
+                 [&] { check_begin(held.channel, all); });
   if (run == nullptr) {
     hear_refusal(held.channel, in, all, failure);
   }
@@ -450,6 +453,15 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   run->finish();
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
   run->deliver(views);
+}
+
+}  // namespace
+
+void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                 const Call& call, const WantedRows& wanted,
+                 const std::function<ForwardViews()>& results) {
+  held.channel.keep_together("forward",
+                             [&] { make_forward(compiled, held, mine, call, wanted, results); });
 }
 
 Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine,

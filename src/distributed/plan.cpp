@@ -1,5 +1,6 @@
-// Plans made, by all ranks together. Read make_plan() first.
+// Plans made, by all ranks together. Read find_plan() first.
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "api/call.h"
@@ -38,7 +39,7 @@ void together(Channel& channel, const F& f) {
   own.step = Envelope::Step::end;
   own.outcome = failure.outcome();
   const std::vector<Envelope> all = channel.gather(own, "plan");
-  check_same_call(all);
+  check_same_call(channel, all);
   if (first_failing(all) >= 0) throw_failure(channel, all, failure);
 }
 
@@ -50,7 +51,7 @@ void check_shards(std::string_view what, const Shards& shards, int ranks, std::i
   const auto& starts = shards.starts;
   if (std::ssize(starts) != ranks + 1)
     base::fail("plan: {} are on {} ranks, the exchange has {}; there must be a shard for each",
-               what, std::ssize(starts) - 1, ranks);
+               what, starts.empty() ? 0 : std::ssize(starts) - 1, ranks);
   if (starts.front() != 0)
     base::fail("plan: {} begin at {}; the first shard must begin at 0", what, starts.front());
   for (int r = 0; r < ranks; ++r) {
@@ -102,6 +103,11 @@ void check_options(const PlanOptions& o) {
   if (!(o.teraflops >= 0))
     base::fail("plan: {} TFLOP/s; there must be 0 (the default) or more", o.teraflops);
   if (!(o.excess >= 0)) base::fail("plan: an excess of {}; it must be 0 or more", o.excess);
+  if (!std::isfinite(o.gigabits))
+    base::fail("plan: the network has {} Gbit/s; it must be finite", o.gigabits);
+  if (!std::isfinite(o.teraflops))
+    base::fail("plan: {} TFLOP/s; there must be finitely many", o.teraflops);
+  if (!std::isfinite(o.excess)) base::fail("plan: an excess of {}; it must be finite", o.excess);
   if (o.head_groups < 0)
     base::fail("plan: {} head groups; there must be 0 (the best) or more", o.head_groups);
   if (o.patience.count() <= 0)
@@ -257,21 +263,23 @@ Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) 
           .chunks = reach.by_key};
 }
 
-Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
-               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
-               const Call& call, const PlanOptions& options, const Assign& assign) {
-  if (exchange == nullptr) base::fail("plan: there is no exchange");
-  const Attention::Compiled& compiled = attention.compiled();
-  // A patience that is wrong is told with the rest.
-  const auto patience = std::max(options.patience, std::chrono::milliseconds(1));
-  auto shared = std::make_shared<Plan::Held>(std::move(exchange), patience);
-  Plan::Held& held = *shared;
-  Channel& channel = held.channel;
+namespace {
 
+struct Asked {
+  const TensorSpec &q, &k, &v;
+  const Shards &queries, &keys;
+  const Call& call;
+  const PlanOptions& options;
+  const Assign& assign;
+};
+
+void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Asked& asked) {
+  const auto& [q, k, v, queries, keys, call, options, assign] = asked;
+  Channel& channel = held.channel;
   Envelope own;
   own.reserved = std::random_device()();
   const std::vector<Envelope> all = channel.gather(own, "plan");
-  check_same_call(all);
+  check_same_call(channel, all);
   held.id = all.front().reserved << 1 | 1;
 
   std::optional<backend::Bindings> bound;
@@ -326,8 +334,24 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
     held.sums = SumPlaces(held.parts, held.passes, held.sizes, held.keys);
   });
   tell_needs(held);
-  held.forward = traffic_of(held, forward_rows(held, true, false), false);
-  held.backward = traffic_of(held, backward_rows(held), true);
+  together(channel, [&] {
+    held.forward = traffic_of(held, forward_rows(held, true, false), false);
+    held.backward = traffic_of(held, backward_rows(held), true);
+  });
+}
+
+}  // namespace
+
+Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
+               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
+               const Call& call, const PlanOptions& options, const Assign& assign) {
+  if (exchange == nullptr) base::fail("plan: there is no exchange");
+  // A patience that is wrong is told with the rest.
+  const auto patience = options.patience.count() > 0 ? options.patience : PlanOptions().patience;
+  auto shared = std::make_shared<Plan::Held>(std::move(exchange), patience);
+  shared->channel.keep_together("plan", [&] {
+    find_plan(*shared, attention.compiled(), {q, k, v, queries, keys, call, options, assign});
+  });
   return Plan(std::move(shared));
 }
 

@@ -97,7 +97,7 @@ GatheredCaptures::GatheredCaptures(Plan::Held& held, Envelope::Kind kind,
   }
   const Envelope begun = begin_call(held, kind, nullptr, failure);
   const std::vector<Envelope> all = held.channel.gather(begun, name);
-  if (first_failing(all) < 0) check_same_call(all);
+  check_same_call(held.channel, all);
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
   std::vector<std::vector<std::vector<std::byte>>> parts;
   for (const std::vector<std::byte>& bytes : own) parts.push_back(held.channel.share(bytes, name));
