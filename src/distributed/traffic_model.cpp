@@ -195,6 +195,12 @@ class Peers {
       bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end));
     }
   }
+  // A rank has the peers of another, too.
+  void copy(int from, int to) {
+    for (std::size_t at = 0; at < words_; ++at)
+      bits_[static_cast<std::size_t>(to) * words_ + at] |=
+          bits_[static_cast<std::size_t>(from) * words_ + at];
+  }
   // Messages to the rank's peers.
   void count_sent(std::vector<Traffic>& traffic) const {
     for (int rank = 0; rank < ranks_; ++rank)
@@ -292,6 +298,24 @@ struct KeyRange {
 struct KeyList {
   double lists = 0;
   std::vector<KeyRange> ranges;
+  std::ptrdiff_t plain = 0;  // so many of them ascend, and all of their keys are meant
+
+  // Keys that lie in a shard.
+  [[nodiscard]] double within(Range shard) const {
+    double keys = 0;
+    const auto add = [&](const KeyRange& range) {
+      keys +=
+          range.share *
+          static_cast<double>(std::max<std::int64_t>(
+              0, std::min(range.keys.end, shard.end) - std::max(range.keys.begin, shard.begin)));
+    };
+    const auto end = ranges.begin() + plain;
+    auto at = std::partition_point(
+        ranges.begin(), end, [&](const KeyRange& range) { return range.keys.end <= shard.begin; });
+    for (; at != end && at->keys.begin < shard.end; ++at) add(*at);
+    std::for_each(end, ranges.end(), add);
+    return keys;
+  }
 };
 // What a rank needs of K and V, and adds to their gradients. Ranks of one part do not differ.
 struct Moved {
@@ -320,6 +344,11 @@ std::vector<std::int64_t> borders(std::span<const Piece> pieces, Range Piece::* 
 
 bool holds(Range all, Range some) { return all.begin <= some.begin && some.end <= all.end; }
 
+// What ranks move, and what each rank of a part moves besides.
+struct Book {
+  std::vector<Traffic> ranks, parts;
+};
+
 class Model {
  public:
   Model(const Problem& problem, std::span<const Piece> pieces, int head_groups)
@@ -331,49 +360,34 @@ class Model {
         first_peers_(ranks_),
         last_peers_(ranks_),
         gradient_peers_(ranks_),
-        alike_groups_(problem.costs.heads_alike() ? head_groups : 1),
+        groups_(problem.costs.heads_alike() ? head_groups : 1),
         keys_(problem.call.keys),
         owners_(problem.keys),
         needed_(problem.keys),
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
     found_.pairs.resize(count);
-    found_.forward.resize(count);
-    found_.backward.resize(count);
     found_.memory.resize(count);
+    for (Book* book : {&forward_, &backward_}) {
+      book->ranks.resize(count);
+      book->parts.resize(count / static_cast<std::size_t>(groups_));
+    }
     for (const PassWork& work : problem.passes) {
       each_entry_ = each_entry_ || work.batch_lists > 1;
       each_head_ = each_head_ || work.head_lists > 1;
     }
   }
 
+  // If all key heads are alike, so are the head groups: the first one is looked at.
   Modelled run() {
     find_first_chunks();
-    for (const Piece& piece : pieces_) {
-      count_pairs(piece);
-      if (is_cut(piece)) {
-        for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
-      } else {
-        move_rows(piece);
-      }
-    }
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
-      const int rank = first->rank;
-      // Ranks of one part have the same keys; each group begins with the first.
-      if (rank / alike_groups_ != moved_part_) {
-        moved_part_ = rank / alike_groups_;
-        moved_ = {};
-        for (const Alike& some : alike({first, last})) {
-          find_keys(some);
-          find_gradients(some);
-        }
-      }
-      move_keys(rank);
-      move_gradients(rank);
+      if (first->rank % groups_ == 0) add({first, last});
       first = last;
     }
+    share_out();
     count_key_bytes();
     first_peers_.count_received(found_.forward);
     last_peers_.count_sent(found_.forward);
@@ -385,13 +399,15 @@ class Model {
 
  private:
   void find_first_chunks();
+  void add(std::span<const Piece> of_rank);
+  void share_out();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
   void find_keys(const Alike& some);
   void find_gradients(const Alike& some);
   void add_to(std::vector<KeyList>& lists, double count);
-  void move_keys(int rank);
-  void move_gradients(int rank);
+  void move_keys(int first);
+  void move_gradients(int first);
   void count_key_bytes();
   void sum_up();
   [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
@@ -423,13 +439,21 @@ class Model {
   static Traffic& of(std::vector<Traffic>& traffic, int rank) {
     return traffic[static_cast<std::size_t>(rank)];
   }
-  static void send(std::vector<Traffic>& traffic, int from, int to, std::int64_t bytes) {
-    of(traffic, from).sent += bytes;
-    of(traffic, to).received += bytes;
+  // From a rank to all ranks of another's part, or from those to it: to itself nobody sends.
+  void send_to_part(Book& book, int from, int part, std::int64_t bytes) const {
+    const bool inside = from / groups_ == part / groups_;
+    of(book.ranks, from).sent += bytes * (groups_ - (inside ? 1 : 0));
+    of(book.parts, part / groups_).received += bytes;
+    if (inside) of(book.ranks, from).received -= bytes;
   }
-  [[nodiscard]] std::int64_t own_rows(int rank, Range keys) const {
-    return std::max<std::int64_t>(0, std::min(keys.end, problem_.keys.end(rank)) -
-                                         std::max(keys.begin, problem_.keys.begin(rank)));
+  void send_from_part(Book& book, int part, int to, std::int64_t bytes) const {
+    const bool inside = to / groups_ == part / groups_;
+    of(book.ranks, to).received += bytes * (groups_ - (inside ? 1 : 0));
+    of(book.parts, part / groups_).sent += bytes;
+    if (inside) of(book.ranks, to).sent -= bytes;
+  }
+  [[nodiscard]] Range keys_of(int rank) const {
+    return {problem_.keys.begin(rank), problem_.keys.end(rank)};
   }
   // The keys that leaves of some pieces look at, into keys_.
   void gather(const Alike& some, std::int64_t pass, Range leaves);
@@ -445,9 +469,11 @@ class Model {
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
   // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
-  Peers first_peers_;                  // who sends a rank what it needs
-  Peers last_peers_, gradient_peers_;  // whom it sends what it found
-  int alike_groups_, moved_part_ = -1;
+  Peers first_peers_;                       // who sends a rank what it needs
+  Peers last_peers_, gradient_peers_;       // whom it sends what it found
+  int groups_;                              // that are alike
+  std::vector<std::pair<int, int>> joins_;  // from, to
+  Book forward_, backward_;
   Moved moved_;
   Keys keys_;
   Owners owners_;
@@ -462,6 +488,47 @@ void Model::find_first_chunks() {
       first_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}] = one.rank;
     });
   }
+}
+
+void Model::add(std::span<const Piece> of_rank) {
+  for (const Piece& piece : of_rank) {
+    count_pairs(piece);
+    if (is_cut(piece)) {
+      for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
+    } else {
+      move_rows(piece);
+    }
+  }
+  moved_ = {};
+  for (const Alike& some : alike(of_rank)) {
+    find_keys(some);
+    find_gradients(some);
+  }
+  move_keys(of_rank.front().rank);
+  move_gradients(of_rank.front().rank);
+}
+
+// What is the same for the ranks of a part, to each of them.
+void Model::share_out() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const int first = rank - rank % groups_;
+    found_.pairs[static_cast<std::size_t>(rank)] = found_.pairs[static_cast<std::size_t>(first)];
+    for (Book* book : {&forward_, &backward_}) {
+      of(book->ranks, rank).sent += of(book->parts, rank / groups_).sent;
+      of(book->ranks, rank).received += of(book->parts, rank / groups_).received;
+    }
+    if (rank == first) continue;
+    for (Peers* peers : {&first_peers_, &last_peers_, &gradient_peers_}) peers->copy(first, rank);
+  }
+  const std::int64_t groups = groups_;
+  for (const auto& [from, to] : joins_) {
+    for (int group = 0; group < groups; ++group) {
+      last_peers_.add(from + group, to + group);
+      gradient_peers_.add(from + group, to + group);
+    }
+  }
+  found_.forward = std::move(forward_.ranks);
+  found_.backward = std::move(backward_.ranks);
 }
 
 void Model::count_pairs(const Piece& piece) {
@@ -481,25 +548,27 @@ void Model::move_rows(const Piece& piece) {
   const std::int64_t q = call_.dim * call_.query_bytes;
   const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   const int joins = cut ? this->joins(piece) : piece.rank;
+  if (joins != piece.rank) joins_.emplace_back(piece.rank, joins);
   const auto move = [&](const RowsOfRank& rows) {
     const std::int64_t count = rows.rows * lists;
-    if (rows.rank != piece.rank) {
-      send(found_.forward, rows.rank, piece.rank, count * q);
-      send(found_.backward, rows.rank, piece.rank,
-           count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-      first_peers_.add(piece.rank, rows.rank);
-    }
+    send_to_part(forward_, rows.rank, piece.rank, count * q);
+    send_to_part(backward_, rows.rank, piece.rank,
+                 count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+    first_peers_.add(piece.rank, rows.rank);
     if (joins != piece.rank) {
-      send(found_.forward, piece.rank, joins, count * states * state);
-      send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
-      last_peers_.add(piece.rank, joins);
-      gradient_peers_.add(piece.rank, joins);
-    } else if (rows.rank != piece.rank) {
-      send(found_.forward, piece.rank, rows.rank, count * out);
-      send(found_.backward, piece.rank, rows.rank, count * dq);
-      last_peers_.add(piece.rank, rows.rank);
-      gradient_peers_.add(piece.rank, rows.rank);
+      // Group by group.
+      const auto to = [&](Book& book, std::int64_t bytes) {
+        of(book.parts, piece.rank / groups_).sent += bytes;
+        of(book.parts, joins / groups_).received += bytes;
+      };
+      to(forward_, count * states * state);
+      to(backward_, count * states * call_.dim * float_bytes);
+      return;
     }
+    send_from_part(forward_, piece.rank, rows.rank, count * out);
+    send_from_part(backward_, piece.rank, rows.rank, count * dq);
+    last_peers_.add(piece.rank, rows.rank);
+    gradient_peers_.add(piece.rank, rows.rank);
   };
   const auto pass = static_cast<std::size_t>(piece.pass);
   if (cut) {
@@ -541,8 +610,9 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
 }
 
 void Model::add_to(std::vector<KeyList>& lists, double count) {
-  KeyList list{count, {}};
+  KeyList list{.lists = count};
   keys_.for_each([&](Range keys, double share) {
+    if (share == 1) ++list.plain;
     list.ranges.push_back({keys, owners_.of(keys.begin), owners_.of(keys.end - 1), share});
   });
   if (!list.ranges.empty()) lists.push_back(std::move(list));
@@ -583,39 +653,45 @@ void Model::find_gradients(const Alike& some) {
   add_to(moved_.added, lists);
 }
 
-void Model::move_keys(int rank) {
+void Model::move_keys(int first) {
   const auto bytes =
       static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
   double rows = 0;
   for (const KeyList& list : moved_.needed) {
     for (const KeyRange& range : list.ranges) {
       const double weight = range.share * list.lists;
-      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
-      rows += weight * static_cast<double>(range.keys.count()) - own;
-      needed_.add(range.keys, range.first, range.last, weight);
-      needed_.take_away(rank, own);
-      first_peers_.add(rank, range.first, range.last);
+      rows += weight * static_cast<double>(range.keys.count());
+      needed_.add(range.keys, range.first, range.last, weight * groups_);
+      first_peers_.add(first, range.first, range.last);
     }
   }
-  const std::int64_t received = std::llround(rows * bytes);
-  of(found_.forward, rank).received += received;
-  of(found_.backward, rank).received += received;
+  for (int rank = first; rank < first + groups_; ++rank) {
+    double own = 0;
+    for (const KeyList& list : moved_.needed) own += list.lists * list.within(keys_of(rank));
+    needed_.take_away(rank, own);
+    const std::int64_t received = std::llround((rows - own) * bytes);
+    of(forward_.ranks, rank).received += received;
+    of(backward_.ranks, rank).received += received;
+  }
 }
 
-void Model::move_gradients(int rank) {
+void Model::move_gradients(int first) {
   const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
   double rows = 0;
   for (const KeyList& list : moved_.added) {
     for (const KeyRange& range : list.ranges) {
       const double weight = range.share * list.lists;
-      const double own = weight * static_cast<double>(own_rows(rank, range.keys));
-      rows += weight * static_cast<double>(range.keys.count()) - own;
-      added_.add(range.keys, range.first, range.last, weight);
-      added_.take_away(rank, own);
-      gradient_peers_.add(rank, range.first, range.last);
+      rows += weight * static_cast<double>(range.keys.count());
+      added_.add(range.keys, range.first, range.last, weight * groups_);
+      gradient_peers_.add(first, range.first, range.last);
     }
   }
-  of(found_.backward, rank).sent += std::llround(rows * bytes);
+  for (int rank = first; rank < first + groups_; ++rank) {
+    double own = 0;
+    for (const KeyList& list : moved_.added) own += list.lists * list.within(keys_of(rank));
+    added_.take_away(rank, own);
+    of(backward_.ranks, rank).sent += std::llround((rows - own) * bytes);
+  }
 }
 
 void Model::count_key_bytes() {
