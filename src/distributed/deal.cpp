@@ -354,10 +354,17 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
     const Range whole = all.box.*range;
     if (whole.count() < 2) continue;
     std::int64_t first = whole.begin + 1;
-    Box more = all.box;
-    for (; first + 1 < whole.end; ++first) {
-      (more.*range).end = first + 1;
-      if (group_.costs.of(more) > room) break;
+    if (group_.costs.are_alike(all.box.pass)) {
+      const double one = all.pairs / static_cast<double>(whole.count());
+      if (one > 0)
+        first = whole.begin + std::clamp<std::int64_t>(static_cast<std::int64_t>(room / one), 1,
+                                                       whole.count() - 1);
+    } else {
+      Box more = all.box;
+      for (; first + 1 < whole.end; ++first) {
+        (more.*range).end = first + 1;
+        if (group_.costs.of(more) > room) break;
+      }
     }
     Box front = all.box, back = all.box;
     (front.*range).end = (back.*range).begin = first;

@@ -178,55 +178,78 @@ class Keys {
   std::vector<Run> stepped_;
 };
 
-// Whom each rank exchanges anything with, in one direction.
+// Whom the ranks of each part exchange anything with, in one direction: all of them with the same ones,
+// besides who joins their states.
 class Peers {
  public:
-  explicit Peers(int ranks)
-      : ranks_(ranks),
-        words_((static_cast<std::size_t>(ranks) + 63) / 64),
-        bits_(static_cast<std::size_t>(ranks) * words_) {}
+  Peers(const Shards& shards, int groups)
+      : ranks_(shards.ranks()),
+        groups_(groups),
+        words_((static_cast<std::size_t>(ranks_) + 63) / 64),
+        has_rows_(words_),
+        bits_(static_cast<std::size_t>(ranks_ / groups) * words_) {
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (shards.count(rank) > 0) has_rows_[word_of(rank)] |= bit_of(rank);
+  }
 
-  void add(int rank, int peer) { add(rank, peer, peer); }
-  // first ... last
+  void add(int rank, int peer) { row(rank)[word_of(peer)] |= bit_of(peer); }
+  // Those of first ... last that have rows.
   void add(int rank, int first, int last) {
-    std::uint64_t* bits = bits_.data() + static_cast<std::size_t>(rank) * words_;
+    std::uint64_t* bits = row(rank);
     for (int word = first / 64; word <= last / 64; ++word) {
       const int begin = std::max(first - word * 64, 0), end = std::min(last - word * 64, 63);
-      bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end));
+      bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end)) &
+                    has_rows_[static_cast<std::size_t>(word)];
     }
   }
-  // A rank has the peers of another, too.
-  void copy(int from, int to) {
-    for (std::size_t at = 0; at < words_; ++at)
-      bits_[static_cast<std::size_t>(to) * words_ + at] |=
-          bits_[static_cast<std::size_t>(from) * words_ + at];
-  }
-  // Messages to the rank's peers.
-  void count_sent(std::vector<Traffic>& traffic) const {
-    for (int rank = 0; rank < ranks_; ++rank)
-      for_each(rank, [&](std::size_t) { ++traffic[static_cast<std::size_t>(rank)].messages; });
+  // Group by group.
+  void add_join(int from, int to) { joins_.emplace_back(from, to); }
+
+  // Messages to the ranks' peers.
+  void count_sent(std::vector<Traffic>& traffic) {
+    std::ranges::sort(joins_);
+    const auto same = std::ranges::unique(joins_);
+    joins_.erase(same.begin(), same.end());
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::int64_t& messages = traffic[static_cast<std::size_t>(rank)].messages;
+      for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(row(rank)[at]);
+      if (has(rank, rank)) --messages;
+    }
+    for (const auto& [from, to] : joins_)
+      for (int group = 0; group < groups_; ++group)
+        if (!has(from, to + group)) ++traffic[static_cast<std::size_t>(from + group)].messages;
   }
   // Or from them.
   void count_received(std::vector<Traffic>& traffic) const {
-    for (int rank = 0; rank < ranks_; ++rank)
-      for_each(rank, [&](std::size_t peer) { ++traffic[peer].messages; });
-  }
-
- private:
-  template <class Each>
-  void for_each(int rank, const Each& each) const {
-    for (std::size_t at = 0; at < words_; ++at) {
-      std::uint64_t word = bits_[static_cast<std::size_t>(rank) * words_ + at];
-      for (; word != 0; word &= word - 1) {
-        const std::size_t peer = at * 64 + static_cast<std::size_t>(std::countr_zero(word));
-        if (peer != static_cast<std::size_t>(rank)) each(peer);
+    for (int first = 0; first < ranks_; first += groups_) {
+      for (std::size_t at = 0; at < words_; ++at) {
+        for (std::uint64_t word = row(first)[at]; word != 0; word &= word - 1) {
+          const int peer = static_cast<int>(at) * 64 + std::countr_zero(word);
+          const bool inside = peer / groups_ == first / groups_;
+          traffic[static_cast<std::size_t>(peer)].messages += groups_ - (inside ? 1 : 0);
+        }
       }
     }
   }
 
-  int ranks_;
+ private:
+  static std::size_t word_of(int rank) { return static_cast<std::size_t>(rank) / 64; }
+  static std::uint64_t bit_of(int rank) { return std::uint64_t{1} << (rank % 64); }
+  [[nodiscard]] bool has(int rank, int peer) const {
+    return (row(rank)[word_of(peer)] & bit_of(peer)) != 0;
+  }
+  [[nodiscard]] const std::uint64_t* row(int rank) const {
+    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  }
+  std::uint64_t* row(int rank) {
+    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  }
+
+  int ranks_, groups_;
   std::size_t words_;
-  std::vector<std::uint64_t> bits_;  // [rank][peer]
+  std::vector<std::uint64_t> has_rows_;     // [rank]
+  std::vector<std::uint64_t> bits_;         // [part][peer]
+  std::vector<std::pair<int, int>> joins_;  // from and to of the first group
 };
 
 // Whose a position is, without a search.
@@ -357,10 +380,10 @@ class Model {
         pieces_(pieces),
         ranks_(problem.ranks()),
         chunks_(plan::chunks_of(problem.call.keys)),
-        first_peers_(ranks_),
-        last_peers_(ranks_),
-        gradient_peers_(ranks_),
         groups_(problem.costs.heads_alike() ? head_groups : 1),
+        first_peers_(problem.keys, groups_),
+        last_peers_(problem.keys, groups_),
+        gradient_peers_(problem.keys, groups_),
         keys_(problem.call.keys),
         owners_(problem.keys),
         needed_(problem.keys),
@@ -469,9 +492,9 @@ class Model {
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
   // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
+  int groups_;                              // that are alike
   Peers first_peers_;                       // who sends a rank what it needs
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
-  int groups_;                              // that are alike
   std::vector<std::pair<int, int>> joins_;  // from, to
   Book forward_, backward_;
   Moved moved_;
@@ -517,15 +540,6 @@ void Model::share_out() {
       of(book->ranks, rank).sent += of(book->parts, rank / groups_).sent;
       of(book->ranks, rank).received += of(book->parts, rank / groups_).received;
     }
-    if (rank == first) continue;
-    for (Peers* peers : {&first_peers_, &last_peers_, &gradient_peers_}) peers->copy(first, rank);
-  }
-  const std::int64_t groups = groups_;
-  for (const auto& [from, to] : joins_) {
-    for (int group = 0; group < groups; ++group) {
-      last_peers_.add(from + group, to + group);
-      gradient_peers_.add(from + group, to + group);
-    }
   }
   found_.forward = std::move(forward_.ranks);
   found_.backward = std::move(backward_.ranks);
@@ -548,7 +562,10 @@ void Model::move_rows(const Piece& piece) {
   const std::int64_t q = call_.dim * call_.query_bytes;
   const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   const int joins = cut ? this->joins(piece) : piece.rank;
-  if (joins != piece.rank) joins_.emplace_back(piece.rank, joins);
+  if (joins != piece.rank) {
+    last_peers_.add_join(piece.rank, joins);
+    gradient_peers_.add_join(piece.rank, joins);
+  }
   const auto move = [&](const RowsOfRank& rows) {
     const std::int64_t count = rows.rows * lists;
     send_to_part(forward_, rows.rank, piece.rank, count * q);
