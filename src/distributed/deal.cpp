@@ -378,6 +378,12 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
 std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) const {
   const Range chunks = group_.costs.seen(all.box);
   if (chunks.count() < 2) return std::nullopt;
+  const double states_of_chunk = group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)] *
+                                 static_cast<double>(boxes_of(all.box));
+  // What is sent should take less time than what is moved. Most chunks have less than four times the mean.
+  const bool must = all.pairs >= most_uncut * mean_;
+  if (!must && 4 * all.pairs < states_of_chunk * static_cast<double>(chunks.count()))
+    return std::nullopt;
   const auto some = [&](std::int64_t begin, std::int64_t end) {
     Box box = all.box;
     box.chunks = {begin, end};
@@ -400,11 +406,8 @@ std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) c
   const bool at_first = both ? first > last : front > back;
   const Unit later = at_first ? some(first, chunks.end) : some(last, chunks.end);
   const Unit earlier = at_first ? some(begin, first) : some(begin, last);
-  // What is sent should take less time than what is moved.
-  const double states = static_cast<double>(later.box.chunks.count() * boxes_of(later.box)) *
-                        group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)];
-  if (states > std::min(later.pairs, earlier.pairs) && all.pairs < most_uncut * mean_)
-    return std::nullopt;
+  const double states = static_cast<double>(later.box.chunks.count()) * states_of_chunk;
+  if (!must && states > std::min(later.pairs, earlier.pairs)) return std::nullopt;
   return at_first ? std::pair(earlier, later) : std::pair(later, earlier);
 }
 

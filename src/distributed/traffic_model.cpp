@@ -312,37 +312,24 @@ class RowsByOwner {
   std::vector<double> rows_, covered_;
 };
 
-// Keys of so many lists, each with the owners of its ends, and how many of them are meant.
-struct KeyRange {
-  Range keys;
-  int first = 0, last = 0;
-  double share = 1;
-};
-struct KeyList {
-  double lists = 0;
-  std::vector<KeyRange> ranges;
-  std::ptrdiff_t plain = 0;  // so many of them ascend, and all of their keys are meant
-
-  // Keys that lie in a shard.
-  [[nodiscard]] double within(Range shard) const {
-    double keys = 0;
-    const auto add = [&](const KeyRange& range) {
-      keys +=
-          range.share *
-          static_cast<double>(std::max<std::int64_t>(
-              0, std::min(range.keys.end, shard.end) - std::max(range.keys.begin, shard.begin)));
-    };
-    const auto end = ranges.begin() + plain;
-    auto at = std::partition_point(
-        ranges.begin(), end, [&](const KeyRange& range) { return range.keys.end <= shard.begin; });
-    for (; at != end && at->keys.begin < shard.end; ++at) add(*at);
-    std::for_each(end, ranges.end(), add);
-    return keys;
-  }
-};
-// What a rank needs of K and V, and adds to their gradients. Ranks of one part do not differ.
+// Rows of K and V, or of their gradients, that a part has to do with: the same for all its ranks, except that
+// each has some of them itself.
 struct Moved {
-  std::vector<KeyList> needed, added;
+  struct Near {
+    Range keys;
+    double weight = 0;
+  };
+  double rows = 0;
+  std::vector<Near> near;  // those among which are keys of the part's own ranks
+
+  [[nodiscard]] double within(Range shard) const {
+    double own = 0;
+    for (const Near& some : near)
+      own += some.weight *
+             static_cast<double>(std::max<std::int64_t>(
+                 0, std::min(some.keys.end, shard.end) - std::max(some.keys.begin, shard.begin)));
+    return own;
+  }
 };
 
 // Key heads of some batch entries in which a rank has the same pieces, of the same keys.
@@ -428,9 +415,8 @@ class Model {
   void move_rows(const Piece& piece);
   void find_keys(const Alike& some);
   void find_gradients(const Alike& some);
-  void add_to(std::vector<KeyList>& lists, double count);
-  void move_keys(int first);
-  void move_gradients(int first);
+  void add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists);
+  void move_keys();
   void count_key_bytes();
   void sum_up();
   [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
@@ -475,9 +461,6 @@ class Model {
     of(book.parts, part / groups_).sent += bytes;
     if (inside) of(book.ranks, to).sent -= bytes;
   }
-  [[nodiscard]] Range keys_of(int rank) const {
-    return {problem_.keys.begin(rank), problem_.keys.end(rank)};
-  }
   // The keys that leaves of some pieces look at, into keys_.
   void gather(const Alike& some, std::int64_t pass, Range leaves);
   [[nodiscard]] double lists_of(const Alike& some, std::int64_t batch) const {
@@ -497,7 +480,8 @@ class Model {
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
   std::vector<std::pair<int, int>> joins_;  // from, to
   Book forward_, backward_;
-  Moved moved_;
+  int first_rank_ = 0;             // of the part that is looked at
+  Moved keys_moved_, sums_moved_;  // what it needs, and what it adds to gradients
   Keys keys_;
   Owners owners_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
@@ -522,13 +506,13 @@ void Model::add(std::span<const Piece> of_rank) {
       move_rows(piece);
     }
   }
-  moved_ = {};
+  first_rank_ = of_rank.front().rank;
+  keys_moved_ = sums_moved_ = {};
   for (const Alike& some : alike(of_rank)) {
     find_keys(some);
     find_gradients(some);
   }
-  move_keys(of_rank.front().rank);
-  move_gradients(of_rank.front().rank);
+  move_keys();
 }
 
 // What is the same for the ranks of a part, to each of them.
@@ -626,20 +610,24 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
   }
 }
 
-void Model::add_to(std::vector<KeyList>& lists, double count) {
-  KeyList list{.lists = count};
+// What keys_ has, for so many lists; then it is empty.
+void Model::add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists) {
+  const Range own{problem_.keys.begin(first_rank_), problem_.keys.end(first_rank_ + groups_ - 1)};
   keys_.for_each([&](Range keys, double share) {
-    if (share == 1) ++list.plain;
-    list.ranges.push_back({keys, owners_.of(keys.begin), owners_.of(keys.end - 1), share});
+    const double weight = share * lists;
+    const int first = owners_.of(keys.begin), last = owners_.of(keys.end - 1);
+    moved.rows += weight * static_cast<double>(keys.count());
+    owners.add(keys, first, last, weight * groups_);
+    peers.add(first_rank_, first, last);
+    if (keys.begin < own.end && own.begin < keys.end) moved.near.push_back({keys, weight});
   });
-  if (!list.ranges.empty()) lists.push_back(std::move(list));
   keys_.clear();
 }
 
 void Model::find_keys(const Alike& some) {
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
     gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
-  add_to(moved_.needed, lists_of(some, call_.key_batch));
+  add_to(keys_moved_, needed_, first_peers_, lists_of(some, call_.key_batch));
 }
 
 // What is handed over of dK and dV.
@@ -664,50 +652,26 @@ void Model::find_gradients(const Alike& some) {
     leaves.erase(same.begin(), same.end());
     for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
       gather(some, number, piece.leaves);
-      add_to(moved_.added, lists);
+      add_to(sums_moved_, added_, gradient_peers_, lists);
     }
   }
-  add_to(moved_.added, lists);
+  add_to(sums_moved_, added_, gradient_peers_, lists);
 }
 
-void Model::move_keys(int first) {
+// What is not the rank's own.
+void Model::move_keys() {
   const auto bytes =
       static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
-  double rows = 0;
-  for (const KeyList& list : moved_.needed) {
-    for (const KeyRange& range : list.ranges) {
-      const double weight = range.share * list.lists;
-      rows += weight * static_cast<double>(range.keys.count());
-      needed_.add(range.keys, range.first, range.last, weight * groups_);
-      first_peers_.add(first, range.first, range.last);
-    }
-  }
-  for (int rank = first; rank < first + groups_; ++rank) {
-    double own = 0;
-    for (const KeyList& list : moved_.needed) own += list.lists * list.within(keys_of(rank));
+  const auto sums = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  for (int rank = first_rank_; rank < first_rank_ + groups_; ++rank) {
+    const Range shard{problem_.keys.begin(rank), problem_.keys.end(rank)};
+    const double own = keys_moved_.within(shard), own_sums = sums_moved_.within(shard);
     needed_.take_away(rank, own);
-    const std::int64_t received = std::llround((rows - own) * bytes);
+    added_.take_away(rank, own_sums);
+    const std::int64_t received = std::llround((keys_moved_.rows - own) * bytes);
     of(forward_.ranks, rank).received += received;
     of(backward_.ranks, rank).received += received;
-  }
-}
-
-void Model::move_gradients(int first) {
-  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
-  double rows = 0;
-  for (const KeyList& list : moved_.added) {
-    for (const KeyRange& range : list.ranges) {
-      const double weight = range.share * list.lists;
-      rows += weight * static_cast<double>(range.keys.count());
-      added_.add(range.keys, range.first, range.last, weight * groups_);
-      gradient_peers_.add(first, range.first, range.last);
-    }
-  }
-  for (int rank = first; rank < first + groups_; ++rank) {
-    double own = 0;
-    for (const KeyList& list : moved_.added) own += list.lists * list.within(keys_of(rank));
-    added_.take_away(rank, own);
-    of(backward_.ranks, rank).sent += std::llround((rows - own) * bytes);
+    of(backward_.ranks, rank).sent += std::llround((sums_moved_.rows - own_sums) * sums);
   }
 }
 
