@@ -1,8 +1,8 @@
 // Plan cases: how evenly calls are spread over ranks, what travels, and how long planning takes.
 #include <fmt/core.h>
-#include <time.h>
 
 #include <algorithm>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -96,11 +96,11 @@ PlannedCall bigbird(const backend::Sizes& sizes, Executor& executor) {
 // Against all pairs of the passes: each is given to some rank.
 void check(const PlannedCall& call, const distributed::Assignment& plan) {
   double all = 0, given = 0;
-  for (const distributed::PassWork& pass : call.passes)
-    for (const std::int64_t pairs : pass.pairs)
-      all +=
-          static_cast<double>(pairs) * static_cast<double>(call.call.key_heads / pass.head_lists *
-                                                           call.call.batch / pass.batch_lists);
+  for (const distributed::PassWork& pass : call.passes) {
+    const std::int64_t times =
+        call.call.key_heads / pass.head_lists * (call.call.batch / pass.batch_lists);
+    for (const std::int64_t pairs : pass.pairs) all += static_cast<double>(pairs * times);
+  }
   for (const double pairs : plan.pairs) given += pairs;
   if (all != given) base::internal_error("bench: {} pairs are planned of {}", given, all);
 }

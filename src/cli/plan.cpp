@@ -16,6 +16,7 @@
 #include "cli/planned_call.h"
 #include "cli/table.h"
 #include "cli/traced_mask.h"
+#include "treadle/mods.h"
 
 namespace treadle::cli {
 namespace {

@@ -84,8 +84,8 @@ class Dealer {
   bool take(int part, std::size_t at, double room, Units& units);
   [[nodiscard]] double that_fits(const Unit& unit, double room) const;
   bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& all, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& all, double room) const;
 
   const Group& group_;
   Route route_;
@@ -445,8 +445,9 @@ double Costs::for_each_list(const Box& box, const Each& each) const {
   for (std::int64_t b = batch.begin; b < batch.end; ++b)
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       each(work.list(box.leaf, b, head));
-  return static_cast<double>((box.batch.count() / batch.count()) *
-                             (box.key_heads.count() / heads.count()));
+  const std::int64_t times =
+      box.batch.count() / batch.count() * (box.key_heads.count() / heads.count());
+  return static_cast<double>(times);
 }
 
 double Costs::of(const Box& box) const {

@@ -215,9 +215,12 @@ class Peers {
       for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(row(rank)[at]);
       if (has(rank, rank)) --messages;
     }
-    for (const auto& [from, to] : joins_)
-      for (int group = 0; group < groups_; ++group)
-        if (!has(from, to + group)) ++traffic[static_cast<std::size_t>(from + group)].messages;
+    for (const auto& [first_from, first_to] : joins_) {
+      for (int group = 0; group < groups_; ++group) {
+        const int from = first_from + group, to = first_to + group;
+        if (!has(from, to)) ++traffic[static_cast<std::size_t>(from)].messages;
+      }
+    }
   }
   // Or from them.
   void count_received(std::vector<Traffic>& traffic) const {
