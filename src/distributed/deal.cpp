@@ -84,8 +84,8 @@ class Dealer {
   bool take(int part, std::size_t at, double room, Units& units);
   [[nodiscard]] double that_fits(const Unit& unit, double room) const;
   bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& all, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& all, double room) const;
 
   const Group& group_;
   Route route_;
@@ -358,10 +358,17 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
     const bool may = range == &Box::batch ? group_.divisible.batch : group_.divisible.heads;
     if (whole.count() < 2 || !may) continue;
     std::int64_t first = whole.begin + 1;
-    Box more = all.box;
-    for (; first + 1 < whole.end; ++first) {
-      (more.*range).end = first + 1;
-      if (group_.costs.of(more) > room) break;
+    if (group_.costs.are_alike(all.box.pass)) {
+      const double one = all.pairs / static_cast<double>(whole.count());
+      if (one > 0)
+        first = whole.begin + std::clamp<std::int64_t>(static_cast<std::int64_t>(room / one), 1,
+                                                       whole.count() - 1);
+    } else {
+      Box more = all.box;
+      for (; first + 1 < whole.end; ++first) {
+        (more.*range).end = first + 1;
+        if (group_.costs.of(more) > room) break;
+      }
     }
     Box front = all.box, back = all.box;
     (front.*range).end = (back.*range).begin = first;
@@ -375,6 +382,12 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
 std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) const {
   const Range chunks = group_.costs.seen(all.box);
   if (chunks.count() < 2) return std::nullopt;
+  const double states_of_chunk = group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)] *
+                                 static_cast<double>(boxes_of(all.box));
+  // What is sent should take less time than what is moved. Most chunks have less than four times the mean.
+  const bool must = all.pairs >= most_uncut * mean_;
+  if (!must && 4 * all.pairs < states_of_chunk * static_cast<double>(chunks.count()))
+    return std::nullopt;
   const auto some = [&](std::int64_t begin, std::int64_t end) {
     Box box = all.box;
     box.chunks = {begin, end};
@@ -397,11 +410,8 @@ std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) c
   const bool at_first = both ? first > last : front > back;
   const Unit later = at_first ? some(first, chunks.end) : some(last, chunks.end);
   const Unit earlier = at_first ? some(begin, first) : some(begin, last);
-  // What is sent should take less time than what is moved.
-  const double states = static_cast<double>(later.box.chunks.count() * boxes_of(later.box)) *
-                        group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)];
-  if (states > std::min(later.pairs, earlier.pairs) && all.pairs < most_uncut * mean_)
-    return std::nullopt;
+  const double states = static_cast<double>(later.box.chunks.count()) * states_of_chunk;
+  if (!must && states > std::min(later.pairs, earlier.pairs)) return std::nullopt;
   return at_first ? std::pair(earlier, later) : std::pair(later, earlier);
 }
 
@@ -439,8 +449,9 @@ double Costs::for_each_list(const Box& box, const Each& each) const {
   for (std::int64_t b = batch.begin; b < batch.end; ++b)
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       each(work.list(box.leaf, b, head));
-  return static_cast<double>((box.batch.count() / batch.count()) *
-                             (box.key_heads.count() / heads.count()));
+  const std::int64_t times =
+      box.batch.count() / batch.count() * (box.key_heads.count() / heads.count());
+  return static_cast<double>(times);
 }
 
 double Costs::of(const Box& box) const {

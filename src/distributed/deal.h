@@ -44,6 +44,10 @@ class Costs {
   [[nodiscard]] std::int64_t passes() const { return std::ssize(passes_); }
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
+  // Whether all batch entries and key heads have the same work in a pass.
+  [[nodiscard]] bool are_alike(std::int64_t number) const {
+    return pass(number).batch_lists == 1 && pass(number).head_lists == 1;
+  }
   // Whether all key heads have the same work.
   [[nodiscard]] bool heads_alike() const { return heads_alike_; }
 

@@ -88,7 +88,7 @@ std::vector<Run> united(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     // More than half of such keys are as good as all.
     if (run.count() == 1 || 2 * run.width() > run.step()) {
-      plain.push_back({run.begin(), run.end()});
+      plain.emplace_back(run.begin(), run.end());
     } else if (run.count() <= few_pieces) {  // which happen to lie so
       for (std::int64_t i = 0; i < run.count(); ++i) plain.push_back(run.piece(i));
     } else {
@@ -119,7 +119,7 @@ std::vector<Run> united(const std::vector<Run>& runs) {
         false));
   }
   if (apart.size() > most_runs) {
-    for (const Run& run : apart) plain.push_back({run.begin(), run.end()});
+    for (const Run& run : apart) plain.emplace_back(run.begin(), run.end());
     apart.clear();
   }
   std::vector<Run> united;
