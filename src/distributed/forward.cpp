@@ -315,12 +315,12 @@ class ForwardRun {
           for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
             take_packed(rows->view(), runs, to);
       }
-      sent_[i] = true;
       out_[i]->start();
+      sent_[i] = true;
     }
     if (back_started_) return;
-    back_started_ = true;
     back_.start();
+    back_started_ = true;
   }
 
   void run(std::span<const Work> some) {
