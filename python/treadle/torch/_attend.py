@@ -11,16 +11,20 @@ from .._program import Program, with_indices
 from ._arrays import are_plain, needs_dispatcher, tensors_of
 from ._autograd import Attention
 from ._graph_trace import trace_in_graph
+from ._inductor import teach_inductor
 from ._ops import operation
 from ._run import Call, Extras, run_forward
 from ._tracing import trace
+from ._unguarded import leave_unguarded
 
 
 def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras: Extras, want_lse: bool, want_max: bool):
     """out, lse, max of tensors that are checked. `last` are sinks and starts, as `extras` says."""
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         program = trace_in_graph(score_mod, mask_mod)
-        return operation(query, key, value, program, scale, last, extras)
+        results = operation(query, key, value, program, scale, last, extras)
+        tell_compilers()
+        return results
     has_mods = score_mod is not None or mask_mod is not None
     program = trace(score_mod, mask_mod, _sizes(query, key, last, extras) if has_mods else ())
     captured = [*tensors_of(program.captures), *last] if program.captures else last
@@ -42,6 +46,13 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
         return run_forward(call, query, key, value, captured, want_lse)
 
     return with_indices(program, recorded("treadle::attention", run), (score_mod, mask_mod))
+
+
+def tell_compilers() -> None:
+    """What makes calls of a compiled graph light; behind an operation of ours in it."""
+    if torch.compiler.is_dynamo_compiling():
+        teach_inductor()
+        leave_unguarded()
 
 
 def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:
