@@ -287,3 +287,34 @@ def test_torchs_masks_in_inductors_code():
     mask = torch_block_mask(mods.causal_mask, None, None, 16, 16, "cpu", BLOCK_SIZE=8)
     compiled = torch.compile(lambda q: treadle.torch.flex_attention(q, k, v, block_mask=mask), fullgraph=True)
     torch.testing.assert_close(compiled(q), masked(q, k, v))
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+def of(*shape):
+    return torch.randn(*shape)
+
+
+def with_mask_of(batch):
+    return lambda q, k: flex_attention(q, k, k, block_mask=create_block_mask(mods.causal_mask, batch, None, 16, 16))
+
+
+@pytest.mark.parametrize(
+    "attend, q, k, wanted",
+    [
+        (with_mask_of(None), of(1, 2, 20, 8), of(1, 2, 20, 8), "block_mask was created for 16 queries and 16 keys, but"),
+        (with_mask_of(3), of(2, 2, 16, 8), of(2, 2, 16, 8), "block_mask has batch 3, query has 2"),
+        (with_mask_of(None), of(2, 2, 16, 8), of(3, 2, 16, 8), "block_mask have batch sizes 2, 3 and 1; those"),
+        (lambda q, k: flex_attention(q, k, k), of(2, 2, 16, 8), of(3, 2, 16, 8), "have batch sizes 2 and 3; without"),
+        (lambda q, k: flex_attention(q, k, k), of(1, 4, 16, 8), of(1, 2, 16, 8), "numbers of heads, 4 and 2; set"),
+        (lambda q, k: flex_attention(q, k, k, enable_gqa=True), of(1, 5, 9, 8), of(1, 2, 9, 8), "heads of query, 5, must"),
+        (lambda q, k: flex_attention(q, k, k), of(1, 2, 9, 8), of(1, 2, 9, 12), "embedding dimension, got 8 and 12"),
+        (lambda q, k: flex_attention(q, k, k[:, :, 1:]), of(1, 2, 9, 8), of(1, 2, 9, 8), r"\(1, 2, 9, 8\) and \(1, 2, 8, 8"),
+        (lambda q, k: varlen_attention(q, k, k, torch.tensor([0, 9])), of(9, 4, 8), of(9, 2, 8), "of heads, 4 and 2; set"),
+    ],
+)  # fmt: skip
+def test_errors_say_numbers_that_graphs_have_not_fixed(attend, q, k, wanted):
+    for f in (attend, torch.compile(attend, fullgraph=True, dynamic=True, backend="eager")):
+        with pytest.raises(Exception, match=wanted):
+            f(q, k)
