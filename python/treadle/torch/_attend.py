@@ -8,8 +8,8 @@ from torch.autograd import forward_ad, profiler
 
 from .._offsets import reach
 from .._program import Program, with_indices
-from ._arrays import are_plain, needs_dispatcher, tensors_of
-from ._autograd import Attention
+from ._arrays import are_plain, inside_functorch, needs_dispatcher, tensors_of
+from ._autograd import Attention, TransformedAttention
 from ._graph_trace import trace_in_graph
 from ._inductor import teach_inductor
 from ._ops import operation
@@ -41,7 +41,9 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
 
     def run(program: Program):
         call = Call(program, scale, layouts, want_max, torch.get_num_threads(), extras)
-        if needs_grad or inside_functorch() or forward_ad._current_level >= 0:
+        if inside_functorch():
+            return TransformedAttention.apply(call, query, key, value, *captured)
+        if needs_grad or forward_ad._current_level >= 0:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
 
@@ -86,7 +88,3 @@ def autocast(*tensors: Tensor) -> tuple:
         return tensors
     dtype = torch.get_autocast_dtype("cpu")
     return tuple([t if t.dtype == torch.float64 or t.dtype.itemsize == 1 else t.to(dtype) for t in tensors])
-
-
-def inside_functorch() -> bool:
-    return torch._C._functorch.peek_interpreter_stack() is not None

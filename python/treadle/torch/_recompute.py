@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd import profiler
 from torch.utils.checkpoint import checkpoint
 
-from ._arrays import needs_dispatcher
-from ._attend import autocast, inside_functorch, tell_compilers
+from ._arrays import inside_functorch, needs_dispatcher
+from ._attend import autocast, tell_compilers
 from ._attention import flex_attention
 from ._autograd import NO_SECOND_DERIVATIVE
 from ._block_mask import BlockMask
