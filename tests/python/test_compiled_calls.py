@@ -8,6 +8,7 @@ import sys
 import mods
 import pytest
 import torch
+import torch.fx.experimental.proxy_tensor
 import treadle.torch
 from torch.nn.attention.flex_attention import create_block_mask as torch_block_mask
 from treadle.torch import AuxRequest, _ops, create_block_mask, flex_attention, paged_attention, varlen_attention
@@ -281,6 +282,17 @@ def test_a_negated_view_in_graphs(backend):
     compiled = torch.compile(plain, fullgraph=True, backend=backend)
     for x in (z.real, z.conj().imag):
         torch.testing.assert_close(compiled(x, k, v), plain(x.resolve_neg(), k, v))
+
+
+def test_texts_of_operations_are_lines():
+    """As inductor writes them into C++, with cpp_wrapper."""
+    graph = torch.fx.experimental.proxy_tensor.make_fx(with_mods)(q, k, v)
+    (node,) = [node for node in graph.graph.nodes if node.target is torch.ops.treadle.attention.default]
+    texts = [argument for argument in node.args if isinstance(argument, str)]
+    assert len(texts) == 5 and any("c0[" in text for text in texts) and not any("\n" in text for text in texts)
+    commented = "score * 2  # twice\n + 1"
+    compiled = torch.compile(lambda: flex_attention(q, k, v, commented), fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(), flex_attention(q, k, v, lambda s, b, h, q, kv: s * 2 + 1))
 
 
 def test_torchs_masks_in_inductors_code():

@@ -35,13 +35,18 @@ def last_captures(program: Program, scale) -> list:
     return _of_kind("t", program) + ([scale] if isinstance(scale, torch.Tensor) else [])
 
 
+def _one_line(text: str) -> str:
+    """Inductor writes texts into C++ as they are, where it is asked for that (cpp_wrapper). Comments end with their line."""
+    return text if "#" in text else text.replace("\n", " ")
+
+
 def flattened(program: Program, scale, extras: Extras = Extras()) -> tuple:
     """All arguments but the captures."""
     kinds = "".join([_kind(x) for x in program.scalars])
     integers, reals = _of_kind("i", program), _of_kind("f", program)
     if isinstance(scale, torch.Tensor):
         kinds, scale = kinds + "x", None
-    texts = program.score_mod, program.mask, *program.from_end
+    texts = [_one_line(text) for text in (program.score_mod, program.mask, *program.from_end)]
     sinks, q_offsets, kv_offsets, packed, relative, dropout_p = extras
     return *texts, kinds, integers, reals, scale, sinks, list(q_offsets), list(kv_offsets), packed, relative, dropout_p
 

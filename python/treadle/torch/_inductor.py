@@ -13,22 +13,22 @@ import torch
 from torch.autograd import profiler
 
 from . import _ops
-from ._arrays import are_plain, is_watched
+from ._arrays import needs_dispatcher
 
 
-def _is_seen(q, k, v, captures) -> bool:
+def _is_seen(*tensors) -> bool:
     """Whether somebody else has to see the operation."""
-    return is_watched() or profiler._is_profiler_enabled or not are_plain((q, k, v, *captures))
+    return profiler._is_profiler_enabled or needs_dispatcher(*tensors)
 
 
 def _forward_at_once(q, k, v, captures, *arguments, lse: bool = True, most: bool = True):
-    if _is_seen(q, k, v, captures):
+    if _is_seen(q, k, v, *captures):
         return torch.ops.treadle.attention.default(q, k, v, captures, *arguments)
     return _ops.forward(q, k, v, captures, *arguments, lse=lse, most=most)
 
 
 def _backward_at_once(q, k, v, captures, *arguments):
-    if _is_seen(q, k, v, captures):
+    if _is_seen(q, k, v, *captures):
         return torch.ops.treadle.attention_backward.default(q, k, v, captures, *arguments)
     return _ops.backward(q, k, v, captures, *arguments)
 

@@ -8,6 +8,7 @@ see the operations, too.
 from __future__ import annotations
 
 import functools
+from typing import Optional
 
 import torch
 
@@ -33,18 +34,24 @@ _library = torch.library.Library("treadle", "FRAGMENT")
 _layouts = Layouts(64)  # of all compiled and exported models
 
 
+_NO_NUMBERS = ("", [], [])  # kinds, integers, reals
+_NO_EXTRAS = (False, [], [], False, False, 0.0)
+
+
 @functools.lru_cache(1024)
 def _call_of_texts(texts: tuple, scale, most: bool, threads: int) -> Call:
-    """Of mods that read nothing."""
     return Call(Program(*texts[:2], (), (), texts[2:]), scale, _layouts, most, threads)
 
 
-def _run(captures, arguments, run, most: bool = True):
+def _simple_call(captures, arguments: tuple, most: bool) -> Optional[Call]:
+    """Of mods that read nothing, which is the same again and again; None for all others."""
+    if captures or arguments[4:7] != _NO_NUMBERS or arguments[8:] != _NO_EXTRAS or arguments[:2] != arguments[2:4]:
+        return None
+    return _call_of_texts(arguments[:4], arguments[7], most, torch.get_num_threads())
+
+
+def _run(captures, arguments, most: bool, run):
     """run(call, captures) of what an operation was given."""
-    if not captures and not any(arguments[4:7]) and not any(arguments[8:]):  # no numbers, no extras
-        texts = tuple(arguments[:4])
-        if texts[:2] == texts[2:]:
-            return run(_call_of_texts(texts, arguments[7], most, torch.get_num_threads()), captures)
     program, scale, extras, captures = unflattened(captures, arguments)
     threads = torch.get_num_threads()
     return with_indices(program, lambda program: run(Call(program, scale, _layouts, most, threads, extras), captures))
@@ -52,11 +59,10 @@ def _run(captures, arguments, run, most: bool = True):
 
 def forward(q, k, v, captures, *arguments, lse: bool = True, most: bool = True):
     """out, lse, max; the last two None unless wanted."""
-
-    def run(call, captures):
+    call = _simple_call(captures, arguments, most)
+    if call is not None:
         return run_forward(call, q, k, v, captures, lse)
-
-    return _run(captures, arguments, run, most)
+    return _run(captures, arguments, most, lambda call, captures: run_forward(call, q, k, v, captures, lse))
 
 
 def check_devices(q, *others):
@@ -76,12 +82,13 @@ def _forward_shapes(q, k, v, captures, *ignored):
 
 
 def backward(q, k, v, captures, *rest):
-    *arguments, out, lse, dout, dlse, gradients = rest
+    arguments, (out, lse, dout, dlse, gradients) = rest[:-5], rest[-5:]
 
     def run(call, captures):
         return run_backward(call, q, k, v, captures, out, lse, dout, dlse, tuple(gradients))
 
-    return _run(captures, arguments, run)
+    call = _simple_call(captures, arguments, True)
+    return _run(captures, arguments, True, run) if call is None else run(call, captures)
 
 
 @torch.library.register_fake("treadle::attention_backward")
