@@ -3,6 +3,7 @@
 Time is not measured here. Functions and guards are counted, which do not depend on the machine.
 """
 
+import os
 import sys
 
 import mods
@@ -293,6 +294,34 @@ def test_texts_of_operations_are_lines():
     commented = "score * 2  # twice\n + 1"
     compiled = torch.compile(lambda: flex_attention(q, k, v, commented), fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(), flex_attention(q, k, v, lambda s, b, h, q, kv: s * 2 + 1))
+
+
+@torch.no_grad()
+def test_none_as_an_empty_list():
+    """So AOTInductor's executor calls operations."""
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU).add(torch._C.DispatchKey.AutogradCPU)
+
+    def attend(captures, score_mod, mask, kinds, integers, reals, sinks, q_offsets):
+        more = (kinds, integers, reals, None, sinks, q_offsets, None, False, False, 0.0)
+        return _ops._forward_autograd(keys, q, k, v, captures, score_mod, mask, score_mod, mask, *more)[0]
+
+    assert torch.equal(attend(None, "", "", "", None, None, False, None), plain(q, k, v))
+    assert torch.equal(attend(None, "", "q >= kv", "", None, None, False, None), masked(q, k, v))
+    twice = attend(None, "score * s0", "", "f", None, [2.0], False, None)
+    assert torch.equal(twice, flex_attention(q, k, v, lambda s, b, h, q, kv: s * 2.0))
+    assert torch.equal(attend([slopes], "", "", "", None, None, True, None), flex_attention(q, k, v, sinks=slopes))
+
+
+@pytest.mark.skipif(os.environ.get("TREADLE_TEST_FUZZ") != "full", reason="half a minute of a C++ compiler")
+@torch.no_grad()
+def test_a_package_of_aotinductor(tmp_path):
+    class Model(torch.nn.Module):
+        def forward(self, q, k, v):
+            return with_mods(q, k, v).relu() + flex_attention(q, k, v, block_mask=lambda b, h, q, kv: q >= kv)
+
+    exported = torch.export.export(Model(), (q, k, v))
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+    torch.testing.assert_close(torch._inductor.aoti_load_package(path)(q, k, v), Model()(q, k, v))
 
 
 def test_torchs_masks_in_inductors_code():

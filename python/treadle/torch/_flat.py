@@ -57,7 +57,7 @@ def unflattened(captures, arguments) -> tuple:
     extras = _extras(*given)
     scalars = ()
     if kinds or integers or reals:
-        scalars, scale, captures = _numbers(captures, kinds, integers, reals, scale)
+        scalars, scale, captures = _numbers(captures, kinds, integers or (), reals or (), scale)
     mods_read = captures
     if extras is not NO_EXTRAS:
         _check_last(captures, extras)
@@ -74,7 +74,7 @@ def _extras(sinks: bool, q_offsets, kv_offsets, packed: bool, relative: bool, dr
     if not (sinks or q_offsets or kv_offsets or packed or relative or dropout_p):
         return NO_EXTRAS
     check_probability(dropout_p)
-    return Extras(sinks, tuple(q_offsets), tuple(kv_offsets), packed, relative, dropout_p)
+    return Extras(sinks, tuple(q_offsets or ()), tuple(kv_offsets or ()), packed, relative, dropout_p)
 
 
 def _numbers(captures, kinds: str, integers, reals, scale) -> tuple:

@@ -146,6 +146,7 @@ class _Backward(torch.autograd.Function):
 
 
 def _forward_autograd(keyset, q, k, v, captures, *rest):
+    captures = captures or []  # AOTInductor's executor hands over None for an empty list
     if _requires_grad(q, k, v, *captures):
         return _Forward.apply(keyset, rest, q, k, v, *captures)
     if keyset.raw_repr() == _PLAIN:
