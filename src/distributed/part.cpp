@@ -54,7 +54,7 @@ PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, Rang
   const PassPlan& pass = passes[static_cast<std::size_t>(piece.pass)];
   PartShape shape;
   shape.piece = piece;
-  const Range tiles = tiles_of(piece.leaves, pass);
+  const Range tiles = piece.tiles.empty() ? tiles_of(piece.leaves, pass) : piece.tiles;
   shape.tiles = pass.tiles.some(std::span(&tiles, 1));
   shape.cut = piece.chunks != chunks;
   shape.final = !shape.cut && passes.size() == 1;

@@ -178,6 +178,7 @@ std::vector<Piece> split_at_homes(const std::vector<Piece>& pieces, const Plan::
       piece.leaves.begin = leaf;
       while (leaf < leaves.end && at_home(leaf) == home) ++leaf;
       piece.leaves.end = leaf;
+      if (piece.leaves != leaves) piece.tiles = {};  // all of these
       all.push_back(piece);
     }
   }
