@@ -146,6 +146,11 @@ class Mail {
   void await(std::size_t receive);
   // When all messages, sent and received, are done.
   void finish();
+  // Then their memory may be used again.
+  void release(std::vector<Buffer>& to) {
+    for (std::vector<Message>* messages : {&sends, &receives})
+      for (Message& message : *messages) to.push_back(std::move(message.bytes));
+  }
 
  private:
   void test();   // the channel is locked

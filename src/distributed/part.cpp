@@ -114,6 +114,33 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   return part;
 }
 
+void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
+                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers) {
+  const layout::Layout& layout = layout_of(part.slices.front());
+  const std::int64_t tiles = part.tiles.count();
+  std::vector<std::int64_t> work;
+  std::int64_t all = 0;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    std::int64_t keys = 1;
+    for (const layout::Run& run : layout.runs(0, 0, tile)) keys += run.length();
+    work.push_back(keys);
+    all += keys;
+  }
+  const std::int64_t first_tile = part.piece.leaves.begin * pass.tiles_per_leaf;
+  std::int64_t done = 0, begin = 0;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    done += work[static_cast<std::size_t>(tile)];
+    const bool full = done * count >= all * (std::ssize(part.batches) + 1);
+    if (!full && tile + 1 < tiles) continue;
+    const Range some{first_tile + begin, first_tile + tile + 1};
+    part.batches.push_back(
+        {passes.build(static_cast<std::size_t>(part.piece.pass), part.sizes(sizes).extent(),
+                      pass.tiles.some(std::span(&some, 1)), workers),
+         {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)}});
+    begin = tile + 1;
+  }
+}
+
 std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all) {
   return keys_of_tiles(part, slice, all, part.sizes(all).batch, part.tiles.count());
 }

@@ -58,11 +58,19 @@ struct Slice {
   Layout layout;  // of these chunks alone
 };
 
+// Some of a part's tiles, as a call of its own.
+struct Batch {
+  Layout layout;
+  layout::Range rows;  // packed
+};
+
 // A part that this rank computes.
 struct Part : PartShape {
   std::vector<std::vector<RowRun>> from;  // rank by rank: the rows that it has
   bool own = false;                       // all rows are this rank's
   std::vector<Slice> slices;
+  // Of a forward, in turn, so that there is time for messages between them; or none: all at once.
+  std::vector<Batch> batches;
   std::vector<std::int64_t>
       leaves;  // by number in the tree: those of all batch entries that share keys
   plan::TreeParts tree;
@@ -79,6 +87,10 @@ struct Part : PartShape {
 Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const PassPlan& pass,
                const backend::Sizes& sizes, const Shards& queries, int rank, Sums sums,
                const base::Workers& workers);
+
+// Divides a part into so many batches of about equal work.
+void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
+                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers);
 
 // Keys that a part's slice looks at: of each list alike, or each its own. Of all leaves, or of those of a node of
 // its tree.

@@ -12,7 +12,9 @@
 #include "base/error.h"
 #include "distributed/agreement.h"
 #include "distributed/held_plan.h"
+#include "distributed/homes.h"
 #include "distributed/row_mail.h"
+#include "distributed/sharded_captures.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -84,9 +86,15 @@ std::string text_of_captures(const ir::Graph& mask, std::span<const ConstView> m
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms",
+  std::string sharded;
+  for (const ShardedCapture& one : o.sharded)
+    sharded +=
+        fmt::format(", {} sharded like {} along axis {}", one.name,
+                    one.like == ShardedCapture::Like::queries ? "queries" : "keys", one.axis);
+  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms{}",
                      o.gigabits, o.teraflops, o.excess, o.head_groups,
-                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
+                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count(),
+                     sharded);
 }
 
 void check_options(const PlanOptions& o) {
@@ -152,6 +160,30 @@ void measure(Plan::Held& held, const backend::QueryPasses& passes, const base::W
   }
 }
 
+// Leaves whose queries a rank has itself are a piece apart: they wait for nobody's.
+std::vector<Piece> split_at_homes(const std::vector<Piece>& pieces, const Plan::Held& held) {
+  std::vector<Homes> homes;
+  for (const PassPlan& pass : held.passes)
+    homes.emplace_back(pass.tiles, pass.tiles_per_leaf, held.queries);
+  std::vector<Piece> all;
+  for (Piece piece : pieces) {
+    const Homes& of_pass = homes[static_cast<std::size_t>(piece.pass)];
+    const auto at_home = [&](std::int64_t leaf) {
+      const auto rows = of_pass.of(leaf);
+      return rows.size() == 1 && rows.front().rank == piece.rank;
+    };
+    const Range leaves = piece.leaves;
+    for (std::int64_t leaf = leaves.begin; leaf < leaves.end;) {
+      const bool home = at_home(leaf);
+      piece.leaves.begin = leaf;
+      while (leaf < leaves.end && at_home(leaf) == home) ++leaf;
+      piece.leaves.end = leaf;
+      all.push_back(piece);
+    }
+  }
+  return all;
+}
+
 // This rank's parts, and those of others that have rows of it.
 void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
                 const backend::QueryPasses& passes, const base::Workers& workers) {
@@ -168,6 +200,12 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  constexpr std::int64_t batches = 4;
+  const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
+  for (Part& part : held.parts)
+    if (waits && part.own && part.final && part.tiles.count() >= 4 * batches)
+      add_batches(part, batches, passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
+                  held.sizes, workers);
   for (const Piece& piece : pieces) {
     held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
     held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
@@ -252,16 +290,21 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
     check_shards("keys", keys, held.ranks(), held.sizes.keys.count());
     api::refuse_offsets("plan", call, "shards");
     if (!call.layout.empty()) base::fail("plan: a layout is given; plans make their own");
-    bound = api::bindings_of(compiled.program, api::bind("plan", compiled.captures, call.captures));
+    check_sharded(options.sharded);
+  });
+  held.queries = queries;
+  held.keys = keys;
+  held.options = options;
+  const GatheredCaptures gathered(held, Envelope::Kind::plan, compiled, call);
+  together(channel, [&] {
+    bound = api::bindings_of(compiled.program,
+                             api::bind("plan", compiled.captures, gathered.call().captures));
   });
   held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
   held.mask = compiled.mask;
   held.q = q.dtype;
   held.k = k.dtype;
   held.v = v.dtype;
-  held.queries = queries;
-  held.keys = keys;
-  held.options = options;
   check_equal(channel, "plan", std::array{Claim{"the build", held.machine}});
   check_equal(
       channel, "plan",
@@ -284,7 +327,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
   std::vector<PassWork> work;
   measure(held, *passes, *workers, work);
   std::vector<Piece> pieces;
-  together(channel, [&] { pieces = assign(held, work); });
+  together(channel, [&] { pieces = split_at_homes(assign(held, work), held); });
   together(channel, [&] {
     find_parts(held, pieces, *passes, *workers);
     find_needs(held);

@@ -38,11 +38,12 @@ inline Tensor random_tensor(Random& random, DType type, const Dims& shape, doubl
 }
 
 // Rows begin .. end of axis 2.
-inline ConstView rows_of(const ConstView& view, std::int64_t begin, std::int64_t end) {
+inline ConstView rows_of(const ConstView& view, std::int64_t begin, std::int64_t end,
+                         int axis = 2) {
   Dims shape = view.shape();
-  shape[2] = end - begin;
+  shape[static_cast<std::size_t>(axis)] = end - begin;
   const auto* data = static_cast<const std::byte*>(view.data()) +
-                     begin * view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
+                     begin * view.stride(axis) * static_cast<std::int64_t>(size_of(view.dtype()));
   return {data, view.dtype(), shape, view.strides()};
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 
+#include "base/copy.h"
 #include "distributed/held_plan.h"
 #include "fuzz.h"
 #include "random_pieces.h"
@@ -33,6 +34,7 @@ struct Form {
   std::vector<std::string> gradients;
   test::MayDivide may;
   std::vector<std::shared_ptr<Tensor>> held;
+  std::optional<td::ShardedCapture> sharded = {};
 };
 
 struct Lengths {
@@ -72,7 +74,9 @@ Form random_form(Random& random, const Lengths& s) {
     std::string text;
     Dims shape;
     test::MayDivide may;
+    std::optional<td::ShardedCapture> sharded = {};
   };
+  using Like = td::ShardedCapture::Like;
   const std::int64_t longest = std::max(s.queries, s.keys);
   const std::vector<Score> scores{
       {"score", {}, {}},
@@ -80,11 +84,17 @@ Form random_form(Random& random, const Lengths& s) {
       {"score * 0.5 + float(h) * float(kv - q) * 0.001", {}, {}},
       {"20.0 * tanh(score * 0.05)", {}, {}},
       {"score + table[h]", {s.heads}, {}},
-      {"score + table[h, kv]", {s.heads, s.keys}, {}},
-      {"score + table[q] * 0.5", {s.queries}, {}},
+      {"score + table[h, kv]", {s.heads, s.keys}, {}, {{"table", Like::keys, 1}}},
+      {"score + table[q] * 0.5", {s.queries}, {}, {{"table", Like::queries, 0}}},
       {"score + table[q - kv + " + std::to_string(longest) + "]", {2 * longest + 1}, {}},
-      {"score + table[q, kv]", {s.queries, s.keys}, {.heads = false, .batch = false}},
-      {"score + table[h, q, kv]", {s.heads, s.queries, s.keys}, {.batch = false}},
+      {"score + table[q, kv]",
+       {s.queries, s.keys},
+       {.heads = false, .batch = false},
+       {{"table", Like::queries, 0}}},
+      {"score + table[h, q, kv]",
+       {s.heads, s.queries, s.keys},
+       {.batch = false},
+       {{"table", Like::keys, 2}}},
       {"score + table[b, h] * float(q - kv) * 0.01", {s.batch, s.heads}, {}},
   };
   const Score& score = scores[static_cast<std::size_t>(random(std::ssize(scores)))];
@@ -93,6 +103,7 @@ Form random_form(Random& random, const Lengths& s) {
     auto table = std::make_shared<Tensor>(random_tensor(random, DType::f32, score.shape));
     form.captures.emplace_back("table", table);
     form.held.push_back(table);
+    if (score.sharded && random.one_in(2)) form.sharded = score.sharded;
     if (!random.one_in(4)) {
       form.gradients = {"table"};
       form.may = score.may;
@@ -144,6 +155,7 @@ class Case {
       call_.sinks = ConstView(sinks_);
     }
     call_.executor = serial_executor();
+    if (form_.sharded) options_.sharded = {*form_.sharded};
     pieces_seed_ = engine_();
     planned_ = random_.one_in(2);
   }
@@ -179,7 +191,16 @@ class Case {
     test::on_ranks(in_process_exchanges(ranks_, {.seed = seed_}), [&](int r,
                                                                       const std::shared_ptr<
                                                                           Exchange>& exchange) {
-      const td::Plan plan = make(attention, exchange);
+      // A sharded capture: this rank's rows of it.
+      Call call = call_;
+      const auto own_slice = [&](const ConstView& all) {
+        if (!form_.sharded) return all;
+        const td::Shards& shards =
+            form_.sharded->like == td::ShardedCapture::Like::queries ? queries_ : keys_;
+        return rows_of(all, shards.begin(r), shards.end(r), form_.sharded->axis);
+      };
+      if (form_.sharded) call.captures.emplace_back("table", own_slice(*form_.held.back()));
+      const td::Plan plan = make(attention, exchange, call);
       const auto q_rows = [&](const ConstView& view) {
         return rows_of(view, queries_.begin(r), queries_.end(r));
       };
@@ -187,7 +208,7 @@ class Case {
         return rows_of(view, keys_.begin(r), keys_.end(r));
       };
       const Inputs mine{q_rows(q_), k_rows(k_), k_rows(v_)};
-      const Forward y = td::forward(attention, plan, mine, call_);
+      const Forward y = td::forward(attention, plan, mine, call);
       const auto expect = [&](std::string_view name, const ConstView& part, const ConstView& all,
                               const td::Shards& shards) {
         std::string where;
@@ -207,20 +228,23 @@ class Case {
       };
       const auto expect_whole = [&](std::string_view name, const ConstView& got,
                                     const ConstView& all) {
+        const Tensor expected = base::convert(all, all.dtype());  // of a slice: contiguous
         const auto bytes = static_cast<std::size_t>(got.count()) * size_of(got.dtype());
-        if (std::memcmp(got.data(), all.data(), bytes) != 0)
+        if (got.shape() != all.shape() ||
+            std::memcmp(got.data(), expected.view().data(), bytes) != 0)
           fail(fmt::format("gradient of {}, rank {}", name, r));
       };
       if (!call_.max) expect_traffic("forward", plan.forward_moved(), plan.forward_traffic());
       std::optional<ConstView> own_dlse;
       if (dlse) own_dlse = q_rows(*dlse);
       const Backward g =
-          td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call_);
+          td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call);
       expect("dq", g.dq, gradients.dq, queries_);
       expect("dk", g.dk, gradients.dk, keys_);
       expect("dv", g.dv, gradients.dv, keys_);
       for (std::size_t c = 0; c < g.captures.size(); ++c)
-        expect_whole("a capture", g.captures[c].gradient, gradients.captures[c].gradient);
+        expect_whole("a capture", g.captures[c].gradient,
+                     own_slice(gradients.captures[c].gradient));
       if (call_.sinks) expect_whole("sinks", g.dsinks, gradients.dsinks);
       expect_traffic("backward", plan.backward_moved(), plan.backward_traffic());
     });
@@ -228,12 +252,13 @@ class Case {
   }
 
  private:
-  td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange) const {
+  td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange,
+                const Call& call) const {
     const auto spec = [](const Tensor& t) { return TensorSpec(t.dtype(), t.shape()); };
     if (planned_)
-      return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+      return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call,
                       options_);
-    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call,
                          options_, [&](td::Plan::Held& held, std::span<const td::PassWork>) {
                            std::mt19937_64 random(pieces_seed_);
                            test::MayDivide may = form_.may;
