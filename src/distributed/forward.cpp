@@ -134,6 +134,7 @@ class ForwardRun {
           put_rows(results.out, own.begin, shape.piece.batch, heads, away.rows, at);
           if (lse_) put_rows(*results.lse, own.begin, shape.piece.batch, heads, away.rows, at);
           if (max_) put_rows(*results.max, own.begin, shape.piece.batch, heads, away.rows, at);
+          at = aligned(at);
           continue;
         }
         runs.push_back(one_after_another(away.rows));
@@ -145,6 +146,7 @@ class ForwardRun {
           found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
                            runs.back(), rows_of(away.rows), maximum, weight, sums});
         }
+        at = aligned(at);
       }
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
@@ -314,6 +316,7 @@ class ForwardRun {
         for (const ForwardRoom::State& state : room.states)
           for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
             take_packed(rows->view(), runs, to);
+        to = aligned(to);
       }
       sent_[i] = true;
       out_[i]->start();
