@@ -38,7 +38,7 @@ struct Settings {
   int threads = 1, repeat = 5, in_process = 0, beside = 0, head_groups = 0;
   double delay_us = 0, patience = 120;
   std::string fault;  // of the last rank: fail, die, silent
-  bool per_rank = false, forward_only = false;
+  bool per_rank = false, forward_only = false, describe = false;
 };
 
 double seconds_since(Clock::time_point start) {
@@ -193,6 +193,15 @@ Result run_rank(const Settings& s, const std::shared_ptr<Exchange>& exchange,
   result.plan = seconds_since(planned);
   result.balance = plan.balance();
   result.all_gather = plan.bytes_of_all_gather();
+  if (s.describe) {
+    result.sent = plan.forward_traffic().sent;
+    result.received = plan.forward_traffic().received;
+    result.messages = plan.forward_traffic().messages;
+    result.announced = plan.backward_traffic().received;
+    result.forward = result.backward = result.both = result.busy = 0;
+    if (rank == 0) std::fputs(plan.describe().c_str(), stderr);
+    return result;
+  }
   const Tensor q = random_rows({1, s.heads, rows, s.dim}, first, 1),
                k = random_rows({1, s.key_heads, rows, s.dim}, first, 2),
                v = random_rows({1, s.key_heads, rows, s.dim}, first, 3),
@@ -360,6 +369,7 @@ int main(int argc, char** argv) {
   app.add_option("--fault", s.fault, "fail, die or silent: what the last rank does");
   app.add_flag("--per-rank", s.per_rank, "Sums::per_rank");
   app.add_flag("--forward-only", s.forward_only);
+  app.add_flag("--describe", s.describe, "print the plan, and call nothing");
   CLI11_PARSE(app, argc, argv);
   if (s.in_process > 0) return run_threads(s);
   int level = 0;

@@ -255,6 +255,7 @@ void Mail::hear() {
 }
 
 void Mail::begin() {
+  receive_of_.clear();  // of a try that found no memory
   std::vector<Exchange::Send> out;
   std::vector<Exchange::Receive> in;
   for (const Message& message : sends)

@@ -10,6 +10,7 @@
 // Until the end nothing is written, and after it nothing can fail. Read run_forward() first.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "api/check.h"
@@ -61,18 +62,23 @@ class ForwardRun {
 
   Mail& in() { return in_; }
 
-  // Parts with rows of others as soon as these are here, for they go back; own ones meanwhile.
+  // Rows of others as soon as they are here, for what is found of them goes back; own ones meanwhile.
   void compute() {
     std::vector<Work> own, foreign;
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-      std::vector<Work>& to = held_.parts[p].own ? own : foreign;
-      for (Work& work : work_of(p)) to.push_back(std::move(work));
+      for (Work& work : work_of(p)) {
+        const bool here = std::ranges::all_of(work.ranks, [&](int r) { return r == held_.rank(); });
+        (here ? own : foreign).push_back(std::move(work));
+      }
     }
     std::size_t next = 0;
     while (next < own.size() || !foreign.empty()) {
       in_.poll();
       // Who has nothing else to do waits.
-      std::vector<Work> ready = take_ready(foreign, next == own.size());
+      if (next == own.size())
+        for (const int r : foreign.front().ranks)
+          if (r != held_.rank()) in_.await(static_cast<std::size_t>(r));
+      const std::vector<Work> ready = take_ready(foreign);
       if (!ready.empty()) {
         run(ready);
         send_done(foreign);
@@ -242,57 +248,44 @@ class ForwardRun {
     std::size_t part = 0, slice = 0;
     const Layout* layout = nullptr;
     Range rows;
+    std::vector<int> ranks;  // that have them
   };
   std::vector<Work> work_of(std::size_t p) const {
     const Part& part = held_.parts[p];
     std::vector<Work> all;
-    for (const Batch& batch : part.batches) all.push_back({p, 0, &batch.layout, batch.rows});
-    for (std::size_t s = 0; part.batches.empty() && s < part.slices.size(); ++s)
-      all.push_back({p, s, &part.slices[s].layout, part.rows()});
+    for (const Batch& batch : part.batches)
+      all.push_back({p, 0, &batch.layout, batch.rows, batch.ranks});
+    if (!all.empty()) return all;
+    std::vector<int> ranks;
+    for (int r = 0; r < held_.ranks(); ++r)
+      if (!part.from[static_cast<std::size_t>(r)].empty()) ranks.push_back(r);
+    for (std::size_t s = 0; s < part.slices.size(); ++s)
+      all.push_back({p, s, &part.slices[s].layout, part.rows(), ranks});
     return all;
   }
 
-  // Takes out the work of parts whose rows are all here; if none are, waits for the first one's if wanted.
-  std::vector<Work> take_ready(std::vector<Work>& foreign, bool wait) {
-    const auto is_here = [&](const Work& work) {
-      const Part& part = held_.parts[work.part];
-      for (int r = 0; r < held_.ranks(); ++r) {
-        const auto at = static_cast<std::size_t>(r);
-        if (r != held_.rank() && !part.from[at].empty() && !in_.has(at)) return false;
-      }
-      return true;
-    };
-    if (wait && !foreign.empty()) {
-      const Part& part = held_.parts[foreign.front().part];
-      for (int r = 0; r < held_.ranks(); ++r) {
-        const auto at = static_cast<std::size_t>(r);
-        if (r != held_.rank() && !part.from[at].empty()) in_.await(at);
-      }
-    }
+  // Takes out the work whose rows are all here.
+  std::vector<Work> take_ready(std::vector<Work>& foreign) {
     std::vector<Work> ready;
-    std::erase_if(foreign, [&](const Work& work) {
-      if (!is_here(work)) return false;
-      ready.push_back(work);
+    std::erase_if(foreign, [&](Work& work) {
+      for (const int r : work.ranks)
+        if (r != held_.rank() && !in_.has(static_cast<std::size_t>(r))) return false;
+      for (const int r : work.ranks) take_in(work.part, r);
+      ready.push_back(std::move(work));
       return true;
     });
-    for (const Work& work : ready)
-      if (work.slice == 0) take_in(work.part);
     return ready;
   }
 
-  // Rows of other ranks that a part works on.
-  void take_in(std::size_t p) {
-    const Part& part = held_.parts[p];
-    for (int r = 0; r < held_.ranks(); ++r) {
-      const auto at = static_cast<std::size_t>(r);
-      if (r == held_.rank() || part.from[at].empty()) continue;
-      const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
-      for (std::size_t before = 0; before < p; ++before)
-        from +=
-            rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
-            RowBytes().add(held_.q, held_.sizes.dim).sum;
-      put_packed(rooms_[p].q.view(), part.from[at], from);
-    }
+  // Rows of another rank that a part works on.
+  void take_in(std::size_t p, int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank == held_.rank() || !taken_.insert({p, rank}).second) return;
+    const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
+    for (std::size_t before = 0; before < p; ++before)
+      from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
+              RowBytes().add(held_.q, held_.sizes.dim).sum;
+    put_packed(rooms_[p].q.view(), held_.parts[p].from[at], from);
   }
 
   // Sends to the ranks of whose rows there are none in work that is still to be done. Before that nothing may be sent
@@ -318,12 +311,12 @@ class ForwardRun {
             take_packed(rows->view(), runs, to);
         to = aligned(to);
       }
-      sent_[i] = true;
       out_[i]->start();
+      sent_[i] = true;
     }
     if (back_started_) return;
-    back_started_ = true;
     back_.start();
+    back_started_ = true;
   }
 
   void run(std::span<const Work> some) {
@@ -378,6 +371,7 @@ class ForwardRun {
   Mail in_, back_;
   std::vector<std::unique_ptr<Mail>> out_;  // one for each rank that gets something
   std::vector<bool> sent_;
+  std::set<std::pair<std::size_t, int>> taken_;  // rows that have come: part and rank
   bool back_started_ = false;
   std::unique_ptr<ShardKeys> keys_;
 };

@@ -54,7 +54,7 @@ PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, Rang
   const PassPlan& pass = passes[static_cast<std::size_t>(piece.pass)];
   PartShape shape;
   shape.piece = piece;
-  const Range tiles = tiles_of(piece.leaves, pass);
+  const Range tiles = piece.tiles.empty() ? tiles_of(piece.leaves, pass) : piece.tiles;
   shape.tiles = pass.tiles.some(std::span(&tiles, 1));
   shape.cut = piece.chunks != chunks;
   shape.final = !shape.cut && passes.size() == 1;
@@ -114,30 +114,45 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   return part;
 }
 
-void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
-                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers) {
+void add_batches(Part& part, int rank, const backend::QueryPasses& passes, const PassPlan& pass,
+                 const backend::Sizes& sizes, const Shards& queries, const base::Workers& workers) {
+  constexpr std::int64_t own_batches = 4;
+  const Range all = tiles_of(part.piece.leaves, pass);
   const layout::Layout& layout = layout_of(part.slices.front());
-  const std::int64_t tiles = part.tiles.count();
+  const auto ranks_of = [&](std::int64_t tile) {
+    std::vector<int> ranks;
+    const Range one{tile, tile + 1};
+    const layout::Tiles alone = pass.tiles.some(std::span(&one, 1));
+    for (int r = queries.owner(alone.query(0, 0)); r < queries.ranks(); ++r)
+      if (!runs_in(alone, {queries.begin(r), queries.end(r)}).empty()) ranks.push_back(r);
+    return ranks;
+  };
+  std::int64_t own_work = 0;
+  std::vector<std::vector<int>> ranks;
   std::vector<std::int64_t> work;
-  std::int64_t all = 0;
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+  for (std::int64_t tile = all.begin; tile < all.end; ++tile) {
+    ranks.push_back(ranks_of(tile));
     std::int64_t keys = 1;
-    for (const layout::Run& run : layout.runs(0, 0, tile)) keys += run.length();
+    for (const layout::Run& run : layout.runs(0, 0, tile - all.begin)) keys += run.length();
     work.push_back(keys);
-    all += keys;
+    if (ranks.back() == std::vector<int>{rank}) own_work += keys;
   }
-  const std::int64_t first_tile = part.piece.leaves.begin * pass.tiles_per_leaf;
-  std::int64_t done = 0, begin = 0;
-  for (std::int64_t tile = 0; tile < tiles; ++tile) {
-    done += work[static_cast<std::size_t>(tile)];
-    const bool full = done * count >= all * (std::ssize(part.batches) + 1);
-    if (!full && tile + 1 < tiles) continue;
-    const Range some{first_tile + begin, first_tile + tile + 1};
+  std::int64_t done = 0;
+  for (std::int64_t begin = 0, tile = 0; tile < all.count(); ++tile) {
+    const auto at = static_cast<std::size_t>(tile);
+    const bool own = ranks[at] == std::vector<int>{rank};
+    done += own ? work[at] : 0;
+    const bool last = tile + 1 == all.count() || ranks[at + 1] != ranks[at];
+    const bool full = own && done * own_batches >= own_work;
+    if (!last && !full) continue;
+    const Range some{all.begin + begin, all.begin + tile + 1};
     part.batches.push_back(
         {passes.build(static_cast<std::size_t>(part.piece.pass), part.sizes(sizes).extent(),
                       pass.tiles.some(std::span(&some, 1)), workers),
-         {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)}});
+         {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)},
+         ranks[at]});
     begin = tile + 1;
+    if (full) done = 0;
   }
 }
 

@@ -61,7 +61,8 @@ struct Slice {
 // Some of a part's tiles, as a call of its own.
 struct Batch {
   Layout layout;
-  layout::Range rows;  // packed
+  layout::Range rows;      // packed
+  std::vector<int> ranks;  // that have them
 };
 
 // A part that this rank computes.
@@ -88,9 +89,10 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
                const backend::Sizes& sizes, const Shards& queries, int rank, Sums sums,
                const base::Workers& workers);
 
-// Divides a part into so many batches of about equal work.
-void add_batches(Part& part, std::int64_t count, const backend::QueryPasses& passes,
-                 const PassPlan& pass, const backend::Sizes& sizes, const base::Workers& workers);
+// Divides a part into batches of leaves whose queries the same ranks have; those of this rank alone
+// into a few of about equal work.
+void add_batches(Part& part, int rank, const backend::QueryPasses& passes, const PassPlan& pass,
+                 const backend::Sizes& sizes, const Shards& queries, const base::Workers& workers);
 
 // Keys that a part's slice looks at: of each list alike, or each its own. Of all leaves, or of those of a node of
 // its tree.

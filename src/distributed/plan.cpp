@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "distributed/agreement.h"
 #include "distributed/held_plan.h"
-#include "distributed/homes.h"
 #include "distributed/row_mail.h"
 #include "distributed/sharded_captures.h"
 #include "layout/order.h"
@@ -160,30 +159,6 @@ void measure(Plan::Held& held, const backend::QueryPasses& passes, const base::W
   }
 }
 
-// Leaves whose queries a rank has itself are a piece apart: they wait for nobody's.
-std::vector<Piece> split_at_homes(const std::vector<Piece>& pieces, const Plan::Held& held) {
-  std::vector<Homes> homes;
-  for (const PassPlan& pass : held.passes)
-    homes.emplace_back(pass.tiles, pass.tiles_per_leaf, held.queries);
-  std::vector<Piece> all;
-  for (Piece piece : pieces) {
-    const Homes& of_pass = homes[static_cast<std::size_t>(piece.pass)];
-    const auto at_home = [&](std::int64_t leaf) {
-      const auto rows = of_pass.of(leaf);
-      return rows.size() == 1 && rows.front().rank == piece.rank;
-    };
-    const Range leaves = piece.leaves;
-    for (std::int64_t leaf = leaves.begin; leaf < leaves.end;) {
-      const bool home = at_home(leaf);
-      piece.leaves.begin = leaf;
-      while (leaf < leaves.end && at_home(leaf) == home) ++leaf;
-      piece.leaves.end = leaf;
-      all.push_back(piece);
-    }
-  }
-  return all;
-}
-
 // This rank's parts, and those of others that have rows of it.
 void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
                 const backend::QueryPasses& passes, const base::Workers& workers) {
@@ -200,12 +175,11 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
-  constexpr std::int64_t batches = 4;
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
-    if (waits && part.own && part.final && part.tiles.count() >= 4 * batches)
-      add_batches(part, batches, passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
-                  held.sizes, workers);
+    if (waits && part.final)
+      add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
+                  held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {
     held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
     held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
@@ -327,7 +301,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
   std::vector<PassWork> work;
   measure(held, *passes, *workers, work);
   std::vector<Piece> pieces;
-  together(channel, [&] { pieces = split_at_homes(assign(held, work), held); });
+  together(channel, [&] { pieces = assign(held, work); });
   together(channel, [&] {
     find_parts(held, pieces, *passes, *workers);
     find_needs(held);
