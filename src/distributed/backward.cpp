@@ -229,7 +229,15 @@ class BackwardRun {
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
               facts_.scale, dk, dv, facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -246,8 +254,7 @@ class BackwardRun {
     return all;
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (BackwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
@@ -650,7 +657,8 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   std::vector<double> dsinks;
   if (!views.captures.empty()) captured = run->captured();
   if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
-  run->deliver(placed[0].view, placed[1].view, placed[2].view);
+  insist([&] { run->deliver(placed[0].view, placed[1].view, placed[2].view); });
+  run->keep_memory();
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);
   placed[2].deliver(views.dv);

@@ -158,7 +158,15 @@ class ForwardRun {
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
                 facts_.dropout ? facts_.dropout->scale : 1.0, results,
                 facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -186,8 +194,7 @@ class ForwardRun {
     }
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (ForwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.out, &room.lse, &room.max})
@@ -449,7 +456,8 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   all = end_call(held, own, failure, false);
   run->finish();
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  run->deliver(views);
+  insist([&] { run->deliver(views); });
+  run->keep_memory();
 }
 
 }  // namespace
