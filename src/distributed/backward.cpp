@@ -609,6 +609,9 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
                     all_given.dlse};
 
   const GatheredCaptures gathered(held, Envelope::Kind::backward, compiled, call);
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
   BackwardViews views;
@@ -626,9 +629,7 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),

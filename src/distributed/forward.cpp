@@ -421,6 +421,9 @@ namespace {
 void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
                   const Call& call, const WantedRows& wanted,
                   const std::function<ForwardViews()>& results) {
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
@@ -435,9 +438,7 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
