@@ -237,7 +237,15 @@ class BackwardRun {
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
               facts_.scale, dk, dv, facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -254,8 +262,7 @@ class BackwardRun {
     return all;
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (BackwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
@@ -677,6 +684,9 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
                     all_given.dlse};
 
   const GatheredCaptures gathered(held, Envelope::Kind::backward, compiled, call);
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
   BackwardViews views;
@@ -694,9 +704,7 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
@@ -725,7 +733,8 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   std::vector<double> dsinks;
   if (!views.captures.empty()) captured = run->captured();
   if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
-  run->deliver(placed[0].view, placed[1].view, placed[2].view);
+  insist([&] { run->deliver(placed[0].view, placed[1].view, placed[2].view); });
+  run->keep_memory();
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);
   placed[2].deliver(views.dv);

@@ -165,7 +165,15 @@ class ForwardRun {
     join_states({found, own}, held_.sizes, facts_.sinks,
                 facts_.dropout ? facts_.dropout->scale : 1.0, results, nullptr,
                 facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -193,8 +201,7 @@ class ForwardRun {
     }
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (ForwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.out, &room.lse, &room.max})
@@ -513,6 +520,9 @@ namespace {
 void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
                   const Call& call, const WantedRows& wanted,
                   const std::function<ForwardViews()>& results) {
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
@@ -527,9 +537,7 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
@@ -548,7 +556,8 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   all = end_call(held, own, failure, false);
   run->finish();
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  run->deliver(views);
+  insist([&] { run->deliver(views); });
+  run->keep_memory();
 }
 
 }  // namespace
