@@ -13,6 +13,7 @@
 #include "distributed/buffer.h"
 #include "distributed/channel.h"
 #include "distributed/key_sums.h"
+#include "distributed/meeting.h"
 #include "distributed/part.h"
 #include "distributed/shard_keys.h"
 #include "distributed/work.h"
@@ -38,6 +39,7 @@ struct Plan::Held {
   std::vector<PassPlan> passes;
   std::vector<Part> parts;                  // that this rank computes
   std::vector<Away> away;                   // that others compute, rank by rank, in their order
+  std::vector<Meeting> meetings;            // of parts of cut leaves, one of them this rank's
   std::vector<KeyNeeds> from, to;           // rows of keys that come from a rank, and that go there
   SumPlaces sums;                           // rows of dK and dV that go to a rank
   std::vector<std::vector<SumRows>> added;  // and that come from it

@@ -175,9 +175,10 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  held.meetings = find_meetings(pieces, held.passes, chunks, held.per_key_head(), held.rank());
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
-    if (waits && part.final)
+    if (waits && !part.states)
       add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
                   held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {
