@@ -37,7 +37,8 @@ bool find_odd(std::span<const T> all, const Of& of, std::size_t& odd, std::size_
 }
 
 std::string text_of(const Envelope& envelope) {
-  if (envelope.kind == Envelope::Kind::plan) return "plan";
+  if (envelope.kind == Envelope::Kind::plan) return "a plan";
+  if (envelope.kind == Envelope::Kind::agree) return "an agreement before a call";
   return fmt::format("{} as call {} of its plan", name_of(envelope.kind), envelope.number);
 }
 
@@ -48,6 +49,7 @@ std::string_view name_of(Envelope::Kind kind) {
     case Envelope::Kind::plan: return "plan";
     case Envelope::Kind::forward: return "forward";
     case Envelope::Kind::backward: return "backward";
+    case Envelope::Kind::agree: return "call";
   }
   return "call";
 }
@@ -70,6 +72,13 @@ Failure Failure::current() {
   } catch (...) {
     failure.text_ = "an exception of unknown type";
   }
+  return failure;
+}
+
+Failure Failure::of(const std::string& text) {
+  Failure failure;
+  failure.outcome_ = Envelope::Outcome::error;
+  failure.text_ = text;
   return failure;
 }
 

@@ -21,7 +21,7 @@ namespace treadle::distributed {
 
 // Trivially copyable and the same on all ranks but for what is about one rank.
 struct Envelope {
-  enum class Kind : std::int32_t { plan, forward, backward };
+  enum class Kind : std::int32_t { plan, forward, backward, agree };
   enum class Step : std::int32_t { begin, end };
   enum class Outcome : std::int32_t { fine, error, mod_error, stopped };
 
@@ -44,6 +44,8 @@ class Failure {
   Failure() = default;
   // Of the current exception; of one that is no Error what it says.
   static Failure current();
+  // Of an error with this text.
+  static Failure of(const std::string& text);
 
   [[nodiscard]] Envelope::Outcome outcome() const { return outcome_; }
   [[nodiscard]] const std::string& text() const { return text_; }

@@ -233,6 +233,7 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
   Envelope own;
   own.reserved = std::random_device()();
   const std::vector<Envelope> all = channel.gather(own, "plan");
+  if (first_failing(all) >= 0) throw_failure(channel, all, {});  // a rank refuses
   check_same_call(all);
   held.id = all.front().reserved << 1 | 1;
 
