@@ -13,9 +13,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -133,5 +135,9 @@ TREADLE_API void backward_into(const Attention& attention, const Plan& plan,
 [[nodiscard]] TREADLE_API std::vector<std::uint64_t> agree(
     std::shared_ptr<Exchange> exchange, std::uint64_t own,
     std::chrono::milliseconds patience = std::chrono::minutes(10));
+// Equally many bytes of each rank, in their order.
+TREADLE_API void gather(std::shared_ptr<Exchange> exchange, std::span<const std::byte> own,
+                        std::span<std::byte> all,
+                        std::chrono::milliseconds patience = std::chrono::minutes(10));
 
 }  // namespace treadle::distributed

@@ -97,12 +97,17 @@ void backward(const GroupPlan& self, const Function& function, nb::handle q, nb:
   std::vector<View> views;
   for (const nb::handle item : results) views.push_back(view_of(item));
   run_together(*self.exchange, [&](const std::stop_token& stop) {
-    distributed::backward_into(
-        function.attention(), self.plan, function.views_of(tensors, views),
-        std::get<Inputs>(tensors.inputs), saved, gradient, lse_gradient,
-        function.call_of(tensors, {}, {threads, stop}));
+    distributed::backward_into(function.attention(), self.plan, function.views_of(tensors, views),
+                               std::get<Inputs>(tensors.inputs), saved, gradient, lse_gradient,
+                               function.call_of(tensors, {}, {threads, stop}));
     function.clear_unread(views);
   });
+}
+
+// Of contiguous memory.
+std::span<std::byte> bytes_of(const View& view) {
+  return {static_cast<std::byte*>(view.data()),
+          static_cast<std::size_t>(view.count()) * size_of(view.dtype())};
 }
 
 nb::tuple tuple_of(const distributed::Traffic& traffic) {
@@ -125,6 +130,15 @@ void bind_distributed(nb::module_& m) {
               std::int64_t patience) {
              run_together(*self, [&](const std::stop_token&) {
                distributed::refuse(self, why, std::chrono::milliseconds(patience));
+             });
+           })
+      .def("gather",
+           [](const std::shared_ptr<GroupExchange>& self, nb::handle own, nb::handle all,
+              std::int64_t patience) {
+             const View from = view_of(own), to = view_of(all);
+             run_together(*self, [&](const std::stop_token&) {
+               distributed::gather(self, bytes_of(from), bytes_of(to),
+                                   std::chrono::milliseconds(patience));
              });
            })
       .def("agree", [](const std::shared_ptr<GroupExchange>& self, std::uint64_t number,

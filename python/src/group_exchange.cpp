@@ -58,7 +58,8 @@ Messages::Messages(std::span<const Exchange::Send> sends,
       left_(sends.size() + receives.size()) {
   for (const Exchange::Send& send : sends) {
     send_ranks_.push_back(send.rank);
-    if (send.bytes.size() > most_copied) ++large_;
+    is_large_send_.push_back(send.bytes.size() > most_copied);
+    if (is_large_send_.back()) ++large_;
   }
   for (const Exchange::Receive& receive : receives)
     if (receive.bytes.size() > most_copied) ++large_;
@@ -107,6 +108,7 @@ void Messages::sent(std::size_t send) {
   {
     const std::lock_guard lock(mutex_);
     has_left_[send] = true;
+    if (is_large_send_[send]) --large_;
   }
   left_.fetch_sub(1, std::memory_order_release);
 }
@@ -235,8 +237,8 @@ void GroupExchange::abandon(const std::string& why) {
 void GroupExchange::gone(int rank, const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (trouble_) return;
-  trouble_ = Trouble{
-      rank, "exchange: rank " + std::to_string(rank) + " is gone: " + why, Clock::now()};
+  trouble_ =
+      Trouble{rank, "exchange: rank " + std::to_string(rank) + " is gone: " + why, Clock::now()};
   in_trouble_.store(true, std::memory_order_release);
 }
 

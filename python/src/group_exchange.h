@@ -49,7 +49,7 @@ class Messages {
   mutable std::mutex mutex_;
   std::vector<Exchange::Receive> receives_;
   std::vector<int> send_ranks_;
-  std::vector<bool> has_arrived_, has_left_;
+  std::vector<bool> is_large_send_, has_arrived_, has_left_;
   std::vector<std::size_t> new_;
   std::atomic<std::size_t> left_, large_{0};  // not done; those of them in the caller's memory
   std::atomic<bool> news_{false};

@@ -33,4 +33,9 @@ std::vector<std::uint64_t> agree(std::shared_ptr<Exchange> exchange, std::uint64
   return numbers;
 }
 
+void gather(std::shared_ptr<Exchange> exchange, std::span<const std::byte> own,
+            std::span<std::byte> all, std::chrono::milliseconds patience) {
+  Channel(std::move(exchange), patience).gather(own, all, "gather");
+}
+
 }  // namespace treadle::distributed
