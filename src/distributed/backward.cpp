@@ -578,7 +578,7 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(all); });
+                 [&] { check_begin(held, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;

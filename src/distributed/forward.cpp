@@ -281,10 +281,16 @@ class NotBegun : public std::exception {};
 
 }  // namespace
 
-void check_begin(std::span<const Envelope> all) {
-  // A rank that failed may not know the rest.
-  if (first_failing(all) >= 0) throw NotBegun();
-  check_same_call(all);
+void check_begin(Plan::Held& held, std::span<const Envelope> all) {
+  try {
+    // A rank that failed may not know the rest.
+    if (first_failing(all) >= 0) throw NotBegun();
+    check_same_call(all);
+  } catch (...) {
+    // Some ranks may have been in another call, or in none.
+    --held.number;
+    throw;
+  }
 }
 
 void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, const Failure& own) {
@@ -318,7 +324,7 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(all); });
+                 [&] { check_begin(held, all); });
   if (run == nullptr) {
     hear_refusal(held.channel, in, all, failure);
   }

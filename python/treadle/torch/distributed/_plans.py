@@ -73,9 +73,10 @@ class Plan:
     def __str__(self) -> str:
         all_gather = self.bytes_of_all_gather
         share = f"{self.forward_bytes[1] / all_gather:.2f} of an all-gather" if all_gather else "no keys of others"
-        return f"{self.kind}: balance {self.balance:.2f}, {share}, {self.messages} messages"
+        return f"balance {self.balance:.2f}, {share}, {self.messages} messages"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"Plan({self.kind}: {self})"
 
 
 _names = {dtype: types[name] for dtype, name in NAMES.items()}

@@ -41,7 +41,7 @@ def _setup(ctx, inputs, output):
 
 def _differentiate(ctx, gradient):
     begin, end = ctx.starts[ctx.rank], ctx.starts[ctx.rank + 1]
-    return gradient.narrow(ctx.dim, begin, end - begin), None, [None] * len(ctx.starts), None, None, None
+    return gradient.narrow(ctx.dim, begin, end - begin), None, None, None, None, None
 
 
 torch.library.register_autograd("treadle::unshard", _differentiate, setup_context=_setup)
