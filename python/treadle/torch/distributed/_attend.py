@@ -12,6 +12,7 @@ from .._autograd import NO_SECOND_DERIVATIVE, differentiate, save
 from .._graph_trace import trace_in_graph
 from .._run import Call, Extras
 from .._tracing import trace
+from ._mask_first import mask_first
 from ._ops import operation
 from ._run import run_backward, run_forward
 
@@ -23,7 +24,7 @@ def attend(query, key, value, mask, score_mod, scale, last, extras: Extras, want
         return operation(query, key, value, trace_in_graph(score_mod, mask_mod), scale, last, extras, mask.key)
     has_mods = score_mod is not None or mask_mod is not None
     sizes = (*query.shape[:2], *mask.seq_lengths)
-    program = trace(score_mod, mask_mod, sizes if has_mods else ())
+    program, _ = mask_first(trace(score_mod, mask_mod, sizes if has_mods else ()))
     captured = [*tensors_of(program.captures), *last]
     if captured and not are_plain(captured):
         return operation(query, key, value, program, scale, last, extras, mask.key)

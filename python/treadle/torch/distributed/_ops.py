@@ -11,6 +11,7 @@ from .._autograd import NO_SECOND_DERIVATIVE, differentiate, save
 from .._flat import SCHEMA, flattened, last_captures, unflattened
 from .._graph_trace import without_symbol
 from .._run import Call, Extras, empty_gradients, empty_results
+from ._mask_first import mask_first
 from ._plans import plans_of
 from ._run import run_backward, run_forward
 
@@ -25,19 +26,22 @@ torch.library.define(
 
 
 def _run(key: str, captures, arguments, run):
+    """run(call, captures in another order, their numbers)."""
     plans = plans_of(key)
 
     def work():
-        program, scale, extras, mods_read = unflattened(captures, arguments)
-        threads = torch.get_num_threads()
-        return with_indices(program, lambda program: run(Call(program, scale, plans, True, threads, extras), mods_read))
+        program, scale, extras, given = unflattened(captures, arguments)
+        program, order = mask_first(program)
+        numbers = [*order, *range(len(order), len(given))]
+        given, threads = [given[i] for i in numbers], torch.get_num_threads()
+        return with_indices(program, lambda program: run(Call(program, scale, plans, True, threads, extras), given, numbers))
 
     return plans.together(work)
 
 
 @torch.library.impl("treadle::group_attention", "cpu")
 def _forward(q, k, v, mask_key, captures, *arguments):
-    return _run(mask_key, captures, arguments, lambda call, captures: run_forward(call, q, k, v, captures, lse=True))
+    return _run(mask_key, captures, arguments, lambda call, given, _: run_forward(call, q, k, v, given, lse=True))
 
 
 @torch.library.register_fake("treadle::group_attention")
@@ -49,8 +53,9 @@ def _forward_shapes(q, k, v, mask_key, captures, *ignored):
 def _backward(q, k, v, mask_key, captures, *rest):
     *arguments, out, lse, dout, dlse, gradients = rest
 
-    def run(call, captures):
-        return run_backward(call, q, k, v, captures, out, lse, dout, dlse, tuple(gradients))
+    def run(call, given, numbers):
+        places = tuple([numbers.index(i) for i in gradients])
+        return run_backward(call, q, k, v, given, out, lse, dout, dlse, places)
 
     return _run(mask_key, captures, arguments, run)
 

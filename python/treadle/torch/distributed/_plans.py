@@ -145,11 +145,16 @@ class Plans:
         return self.collective(self.group.exchange.agree, seed, self.options.patience)[0]
 
     def collective(self, call: Callable, *arguments):
-        """What it raises is raised on all ranks."""
+        """What comes before the call proper. What it raises is raised on all ranks."""
         self._inside = True
         result = call(*arguments)
         self._inside = False
         return result
+
+    def call(self, call: Callable, *arguments):
+        """The call proper: what is raised from here on, also by who looks at its results, is for nobody else."""
+        self._inside = True
+        call(*arguments)
 
     def together(self, work: Callable):
         """work(), which has collective calls. What it raises before them is raised on all ranks, too: they wait there."""

@@ -29,7 +29,7 @@ def run_forward(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, lse: bool
     """out, lse, max; the last two None unless wanted."""
     plan, first, last = _prepare(call, q, k, v, captured, ())
     results = empty_results(q, k, v, lse, call.max)
-    call.layouts.collective(plan.forward, *first, *results, call.threads, last)
+    call.layouts.call(plan.forward, *first, *results, call.threads, last)
     return results
 
 
@@ -41,5 +41,5 @@ def run_backward(call: Call, q, k, v, captured, out, lse, dout, dlse, gradients:
     mods_read, sinks, _ = call.extras.split(captured)
     if sinks is not None and len(mods_read) not in gradients:
         results.append(sinks.new_empty(sinks.shape))
-    call.layouts.collective(plan.backward, *first, out, lse, dout, dlse, results, call.threads, last)
+    call.layouts.call(plan.backward, *first, out, lse, dout, dlse, results, call.threads, last)
     return results[:wanted]
