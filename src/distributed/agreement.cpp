@@ -91,13 +91,21 @@ void check_same_call(std::span<const Envelope> all) {
   const std::string_view name = name_of(all.front().kind);
   if (find_odd(all, call_of, odd, usual)) {
     const Envelope &a = all[odd], &b = all[usual];
-    const std::string_view why = a.plan != b.plan   ? ", of another plan"
+    const bool plans =
+        a.kind != b.kind && (a.kind == Envelope::Kind::plan || b.kind == Envelope::Kind::plan);
+    const std::string_view why = plans              ? ""
+                                 : a.plan != b.plan ? ", of another plan"
                                  : a.step != b.step ? ", and is further"
                                                     : "";
+    const std::string_view more =
+        plans
+            ? "; in Python a plan is made by the first call with a mask, with shapes and types of "
+              "q, k and v, or with what the mask reads"
+            : "";
     base::fail(
         "{}: rank {} makes {}{}, while rank {} makes {}; all ranks make the same calls in the same "
-        "order",
-        name, odd, text_of(a), why, usual, text_of(b));
+        "order{}",
+        name, odd, text_of(a), why, usual, text_of(b), more);
   }
   if (find_odd(all, [](const Envelope& e) { return e.what; }, odd, usual)) {
     base::fail(

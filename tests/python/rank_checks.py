@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import torch
@@ -301,8 +302,8 @@ def beside_ddp(rank, ranks):
         torch.testing.assert_close(got.grad * ranks, wanted.grad, rtol=1e-4, atol=1e-4)
 
 
-def compiled_dynamic(rank, ranks):
-    """One operation, no breaks; also where sizes are symbols."""
+def compiled(rank, ranks):
+    """One operation, no breaks."""
     torch._dynamo.reset()
     counters = []
 
@@ -407,25 +408,54 @@ def skipped(rank, ranks, patience):
 # --- ranks that go --------------------------------------------------------------------------------------------------
 
 
-def lost(rank, ranks, how, when, patience):
-    """Rank 1 is killed, stopped, or ends in the middle; the others say what they heard, and after how long."""
-    length = 64 * ranks
-    mask = td.create_block_mask(causal, None, None, length, length, patience=patience, gigabits=1000)
-    x = torch.randn(1, 2, 64, 16, requires_grad=True)
+def lost(rank, ranks, how, patience):
+    """Rank 1 is killed or stopped before a call or in the middle of one; the others say what they heard, and after how
+    long."""
+    rows, dim = (64, 16) if how != "killed in a call" else (1000, 64)
+    mask = td.create_block_mask(causal, None, None, rows * ranks, rows * ranks, patience=patience, gigabits=1000)
+    x = torch.randn(1, 4, rows, dim, requires_grad=True)
     out = flex_attention(x, x, x, block_mask=mask)
-    if rank == 1 and when == "before backward":
-        if how == "killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif how == "stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif how == "raises":
-            raise SystemExit("this rank ends without a word")
-        time.sleep(60)
+    if rank == 1:
+        number = signal.SIGSTOP if how == "stopped" else signal.SIGKILL
+        if how != "killed in a call":
+            os.kill(os.getpid(), number)
+            time.sleep(60)
+        threading.Timer(0.15, os.kill, (os.getpid(), number)).start()
+
+    def calls():
+        out.sum().backward()
+        while how == "killed in a call":
+            flex_attention(x, x, x, block_mask=mask).sum().backward()
+
     begin = time.monotonic()
-    first = error_of(lambda: out.sum().backward())
+    first = error_of(calls)
     took = time.monotonic() - begin
     second = error_of(lambda: flex_attention(x, x, x, block_mask=mask))
-    return first, took, second
+    third = error_of(lambda: first_call(td.create_block_mask(window, None, None, 90, 90, patience=patience), rank, ranks))
+    return first, took, second, third
+
+
+def interrupted(rank, ranks):
+    """Rank 0 waits for others, and gets a signal."""
+    mask = td.create_block_mask(causal, None, None, 64 * ranks, 64 * ranks, patience=60)
+    x = torch.randn(1, 2, 64, 16)
+    flex_attention(x, x, x, block_mask=mask)
+    if rank == 1:
+        time.sleep(5)
+        return error_of(lambda: flex_attention(x, x, x, block_mask=mask))
+    if rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    try:
+        flex_attention(x, x, x, block_mask=mask)
+    except KeyboardInterrupt:
+        text = "KeyboardInterrupt"
+    except Exception as error:
+        text = str(error)
+    took = time.monotonic() - begin
+    assert took < 4, took
+    return text
 
 
 def ends(rank, ranks):

@@ -66,7 +66,7 @@ def test_beside_ddp(ranks):
 
 
 def test_compiled_calls_are_one_operation(ranks):
-    ranks.run(checks.compiled_dynamic)
+    ranks.run(checks.compiled)
 
 
 def test_mistakes_are_errors_of_all_ranks(ranks):
@@ -110,27 +110,29 @@ def test_a_skipped_call(ranks):
     assert "rank 1 makes forward as call 2 of its plan, of another plan, while rank 0 makes forward as call 2" in said[0]
 
 
-def test_a_killed_rank_is_named():
+@pytest.mark.parametrize("how", ["killed", "killed in a call", "stopped"])
+def test_a_rank_that_goes_is_named(how):
+    others = [r for r in range(RANKS) if r != 1]
     with Ranks(RANKS) as ranks:
-        ranks.begin(checks.lost, "killed", "before backward", 60)
-        said = ranks.results(30)
-        assert said[1] is None
-        for first, took, second in [said[r] for r in range(RANKS) if r != 1]:
-            print(f"after {took:.1f} s: {first}; then {second}")
-            assert "rank 1 is gone" in first and took < 5
-            assert "rank 1 is gone" in second
-
-
-def test_a_silent_rank_is_named():
-    with Ranks(RANKS) as ranks:
-        others = [r for r in range(RANKS) if r != 1]
-        ranks.begin(checks.lost, "stopped", "before backward", 2)
+        ranks.begin(checks.lost, how, 2 if how == "stopped" else 60)
         said = ranks.results(30, of=others)
-        for first, took, second in [said[r] for r in others]:
-            print(f"after {took:.1f} s: {first}; then {second}")
-            assert "waited 2 s for rank 1, which did not take part" in first and took < 3.5
-            assert "rank 1" in second
-        os.kill(ranks.processes[1].pid, signal.SIGKILL)
+        for first, took, second, third in [said[r] for r in others]:
+            print(f"after {took:.1f} s: {first}; then {second}; then {third}")
+            if how == "stopped":
+                assert "waited 2 s for rank 1, which did not take part" in first and took < 3.5
+            else:
+                assert "rank 1 is gone" in first and took < 5
+            assert "rank 1" in second and "rank 1" in third
+        if how == "stopped":
+            os.kill(ranks.processes[1].pid, signal.SIGKILL)
+
+
+def test_an_interrupt_ends_a_wait():
+    with Ranks(RANKS) as ranks:
+        said = ranks.run(checks.interrupted)
+        print(said)
+        assert said[0] == "KeyboardInterrupt"
+        assert all("rank 0 was stopped while it waited for others" in text for text in said[1:])
 
 
 def test_ranks_end_at_different_times():
