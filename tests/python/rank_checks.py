@@ -336,6 +336,7 @@ def mistakes(rank, ranks):
         return flex_attention(mine, mine, mine, block_mask=mask)
 
     wanted = fine()
+    flex_attention(mine, mine, mine, block_mask=other)
 
     def note(name, call):
         said[name] = error_of(call)

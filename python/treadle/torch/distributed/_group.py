@@ -120,14 +120,15 @@ class _Port:
     def close(self) -> None:
         """Cuts all connections, which ends every wait: a timeout does that to a whole group of gloo's."""
         with self._closing:
-            if self._closed or not self._others:
+            if self._closed:
                 return
             self._closed = True
         nothing = torch.zeros(1, dtype=torch.uint8, device="cpu")
-        try:
-            self._backend.recv([nothing], self._others[0], _CLOSING).wait(timedelta(milliseconds=1))
-        except RuntimeError:
-            pass
+        for rank in self._others:  # some may be gone, and nobody waits for those
+            try:
+                self._backend.recv([nothing], rank, _CLOSING).wait(timedelta(milliseconds=1))
+            except RuntimeError:
+                pass
 
     def end(self) -> None:
         """At the end of Python, which threads that wait would not survive."""
