@@ -15,6 +15,9 @@ add_compile_options(-Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options(-Wno-restrict) # GCC 12 sees overlaps in "x" + std::string that are not there
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  add_compile_options(-Wno-deprecated-declarations) # libstdc++'s stable_sort uses what is deprecated; GCC says nothing
+endif()
 if(TREADLE_WERROR)
   add_compile_options(-Werror)
 endif()

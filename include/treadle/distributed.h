@@ -55,12 +55,23 @@ enum class Sums : std::uint8_t {
   per_rank,   // each rank its own first: fewer bytes, and bits that depend on the number of ranks
 };
 
+// A capture of which every rank has its own rows alone, as it has of queries or of keys: along one axis.
+// It is collected for the time of a call, and its gradient is of this rank's rows.
+struct ShardedCapture {
+  enum class Like : std::uint8_t { queries, keys };
+
+  std::string name;
+  Like like = Like::queries;
+  int axis = 0;
+};
+
 struct PlanOptions {
   double gigabits = 25;  // per second, of each rank's network
   double teraflops = 0;  // per second, of each rank; 0: 2
   double excess = 0.02;  // how much more than its share a rank may keep for itself
   int head_groups = 0;   // 0: what takes least time
   Sums sums = Sums::same_bits;
+  std::vector<ShardedCapture> sharded;  // all others are the same on all ranks
   // How late a rank may be before the others give up and throw an error that names it.
   std::chrono::milliseconds patience = std::chrono::minutes(10);
 };
@@ -109,8 +120,8 @@ class TREADLE_API Plan {
                                     const Call& call = {}, const PlanOptions& options = {});
 
 // As Attention::forward and backward, of this rank's rows: inputs, results and what is saved are
-// those of its queries and keys. Captures and sinks are the same on all ranks, and each gets their
-// whole gradients. The attention may be another than the plan's, as long as its mask is the same.
+// those of its queries and keys. Captures that are not sharded, and sinks, are the same on all
+// ranks, and each gets their whole gradients. The attention may be another than the plan's, as long as its mask is the same.
 [[nodiscard]] TREADLE_API Forward forward(const Attention& attention, const Plan& plan,
                                           const Inputs& mine, const Call& call = {});
 TREADLE_API void forward_into(const Attention& attention, const Plan& plan,

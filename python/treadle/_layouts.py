@@ -32,16 +32,18 @@ class Layouts:
         offsets = None if extras is None else extras[1:3]
         if offsets is not None and (len(set(offsets[0])) > 1 or len(set(offsets[1])) > 1):
             return None
-        read = [program.captures[i].object for i in program.mask_captures()] if program.captures else ()
-        try:
-            state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
-        except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
-            return None
+        read, state = (), ()
+        if program.captures:
+            read = [program.captures[i].object for i in program.mask_captures()]
+            try:
+                state = tuple([(t.data_ptr(), t._version, t.stride()) for t in read])
+            except (RuntimeError, AttributeError):  # inference tensors and NumPy arrays do not count their changes
+                return None
         scalars = program.mask_scalars() if program.scalars else ()
         key = (program.mask, kind, offsets)
         kept = self._kept.get(key)
         if kept is not None and kept[0] == state and kept[1] == scalars:
-            if all([a() is b for a, b in zip(kept[2], read)]):
+            if not read or all([a() is b for a, b in zip(kept[2], read)]):
                 return kept[3]
         layout = function.layout(*inputs, arrays, threads, extras)
         if len(self._kept) >= self._most:

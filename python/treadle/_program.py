@@ -32,6 +32,8 @@ class Program(NamedTuple):
         return _declared(*self._types())
 
     def _types(self) -> tuple:
+        if not self.captures and not self.scalars:
+            return (), ()
         return tuple([(c.dtype, len(c.shape)) for c in self.captures]), tuple([type(x) for x in self.scalars])
 
     def mask_captures(self) -> tuple:

@@ -22,6 +22,13 @@ class Workers {
 
   [[nodiscard]] int threads() const { return threads_; }
 
+  // The same without an end: for work that others rely on.
+  [[nodiscard]] Workers unstoppable() const {
+    Workers all = *this;
+    all.stop_ = {};
+    return all;
+  }
+
   // Throws Stopped if somebody asked to stop. Long tasks look here between their parts.
   void check() const {
     if (stop_.stop_requested()) [[unlikely]]

@@ -175,8 +175,7 @@ void add_plan(CLI::App& program) {
   command->add_option("--kv", request->keys, "Keys of all ranks, if not as many as queries")
       ->check(a_length);
   command->add_option("--ranks", request->ranks, "How many ranks, each with equally many rows")
-      ->check(between(1, 1 << 16))
-      ->required();
+      ->check(between(1, 1 << 16));
   command->add_option("--batch", request->batch, "Sequences")
       ->check(a_length)
       ->capture_default_str();

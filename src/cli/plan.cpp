@@ -15,6 +15,8 @@
 #include "cli/plan_picture.h"
 #include "cli/planned_call.h"
 #include "cli/table.h"
+#include "cli/traced_mask.h"
+#include "treadle/mods.h"
 
 namespace treadle::cli {
 namespace {
@@ -121,11 +123,13 @@ void plan(const PlanRequest& request) {
   if (request.pattern.empty() && !request.parameters.empty())
     base::fail("plan: --param \"{}\" is given without --pattern", request.parameters[0]);
   if (request.queries == 0) base::fail("plan: --q, the number of queries, is needed");
+  if (request.ranks == 0) base::fail("plan: --ranks, how many there are, is needed");
   const DType dtype = dtype_from(fmt::format("plan: --dtype \"{}\"", request.dtype), request.dtype);
   const backend::Sizes sizes = sizes_of(request);
   if (!request.output.empty()) picture::check_picture_path(request.output);
   const std::shared_ptr<Executor> executor = tbb_executor();
-  const PlannedCall call = planned_call("plan", mask_of(request, sizes), sizes, dtype, *executor);
+  const MaskMod mask = mask_of(request, sizes);
+  const PlannedCall call = planned_call("plan", mask, sizes, dtype, *executor);
   const Assignment assigned = call.assign(
       request.ranks,
       {.gigabits = request.gigabits,
@@ -134,7 +138,9 @@ void plan(const PlanRequest& request) {
        .head_groups = request.head_groups,
        .sums = request.per_rank ? distributed::Sums::per_rank : distributed::Sums::same_bits});
   if (!request.output.empty())
-    write_sheet(plan_picture(title_of(request), call, assigned, request.ranks), request.output);
+    write_sheet(plan_picture(title_of(request), traced(mask).mask, call, assigned, request.ranks,
+                             *executor),
+                request.output);
   if (request.json) return print_json(request, sizes, assigned);
   fmt::print("{}\n{} queries x {} keys, {} sequence{}, heads {}/{} of {}, {}, {} ranks\n\n{}",
              title_of(request), sizes.queries.count(), sizes.keys.count(), sizes.batch,

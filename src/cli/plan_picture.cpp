@@ -38,10 +38,11 @@ Colour colour_of(int rank, bool moved) {
 
 constexpr int nobody = -1;
 
-// Cell by cell, who computes the pairs of its middle, if any are looked at.
+// Cell by cell, who computes the pairs of the query in its middle, if any is visible.
 class Cells {
  public:
-  Cells(const PlannedCall& call, const Assignment& plan, int ranks)
+  Cells(const layout::Mask& mask, const PlannedCall& call, const Assignment& plan, int ranks,
+        Executor& executor)
       : call_(call),
         plan_(plan),
         shards_(Shards::even(call.call.queries.count(), ranks)),
@@ -51,6 +52,11 @@ class Cells {
         columns_(cells(call.call.keys.count(), per_column_)),
         ranks_(static_cast<std::size_t>(rows_ * columns_), nobody) {
     for (std::size_t pass = 0; pass < call.passes.size(); ++pass) add(pass);
+    const layout::Extent extent{.queries = call.call.queries, .keys = call.call.keys};
+    const picture::Picture shown =
+        picture::draw(mask, extent, 0, 0, {per_row_, per_column_}, executor);
+    for (std::size_t cell = 0; cell < ranks_.size(); ++cell)
+      if (shown.cells[cell] == layout::BlockKind::empty) ranks_[cell] = nobody;
   }
 
   [[nodiscard]] std::int64_t rows() const { return rows_; }
@@ -110,8 +116,9 @@ class Cells {
     if (keys.empty()) return;
     const std::int64_t first = (keys.begin - call_.call.keys.begin) / per_column_;
     const std::int64_t last = (keys.end - 1 - call_.call.keys.begin) / per_column_;
-    std::fill(ranks_.begin() + row * columns_ + first, ranks_.begin() + row * columns_ + last + 1,
-              rank);
+    // What an earlier pass looks at is its own.
+    std::replace(ranks_.begin() + row * columns_ + first,
+                 ranks_.begin() + row * columns_ + last + 1, nobody, rank);
   }
 
   const PlannedCall& call_;
@@ -130,10 +137,11 @@ std::string printable(std::string text) {
 
 }  // namespace
 
-picture::Sheet plan_picture(const std::string& title, const PlannedCall& call,
-                            const Assignment& plan, int ranks) {
+picture::Sheet plan_picture(const std::string& title, const layout::Mask& mask,
+                            const PlannedCall& call, const Assignment& plan, int ranks,
+                            Executor& executor) {
   using Anchor = picture::Text::Anchor;
-  const Cells cells(call, plan, ranks);
+  const Cells cells(mask, call, plan, ranks, executor);
   const distributed::Candidate& taken = plan.taken();
   const std::string numbers =
       fmt::format("{} ranks, balance {:.3f}, {} head group{}, {}", ranks, taken.balance,

@@ -10,7 +10,8 @@
 namespace treadle::cli {
 
 // Of the first batch entry and the first key head.
-picture::Sheet plan_picture(const std::string& title, const PlannedCall& call,
-                            const distributed::Assignment& plan, int ranks);
+picture::Sheet plan_picture(const std::string& title, const layout::Mask& mask,
+                            const PlannedCall& call, const distributed::Assignment& plan, int ranks,
+                            Executor& executor);
 
 }  // namespace treadle::cli

@@ -2,7 +2,6 @@
 #include "distributed/agreement.h"
 
 #include <algorithm>
-#include <new>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -57,20 +56,15 @@ std::string_view name_of(Envelope::Kind kind) {
 Failure Failure::current() {
   Failure failure;
   failure.outcome_ = Envelope::Outcome::error;
+  failure.text_ = text_of_current();
   try {
     throw;
-  } catch (const ModError& error) {
+  } catch (const ModError&) {
     failure.outcome_ = Envelope::Outcome::mod_error;
-    failure.text_ = error.what();
-  } catch (const Stopped& stopped) {
+  } catch (const Stopped&) {
     failure.outcome_ = Envelope::Outcome::stopped;
-    failure.text_ = stopped.what();
-  } catch (const std::bad_alloc&) {
-    failure.text_ = "out of memory";
-  } catch (const std::exception& error) {
-    failure.text_ = error.what();
   } catch (...) {
-    failure.text_ = "an exception of unknown type";
+    // An error like others.
   }
   return failure;
 }
@@ -82,7 +76,7 @@ Failure Failure::of(const std::string& text) {
   return failure;
 }
 
-void check_same_call(std::span<const Envelope> all) {
+void check_same_call(Channel& channel, std::span<const Envelope> all) {
   std::size_t odd = 0, usual = 0;
   const auto call_of = [](const Envelope& e) {
     return std::array{static_cast<std::uint64_t>(e.kind), static_cast<std::uint64_t>(e.step),
@@ -102,23 +96,35 @@ void check_same_call(std::span<const Envelope> all) {
             ? "; in Python a plan is made by the first call with a mask, with shapes and types of "
               "q, k and v, or with what the mask reads"
             : "";
+    channel.agreed();
     base::fail(
         "{}: rank {} makes {}{}, while rank {} makes {}; all ranks make the same calls in the same "
         "order{}",
         name, odd, text_of(a), why, usual, text_of(b), more);
   }
+}
+
+void check_same_contents(Channel& channel, std::span<const Envelope> all) {
+  std::size_t odd = 0, usual = 0;
   if (find_odd(all, [](const Envelope& e) { return e.what; }, odd, usual)) {
+    channel.agreed();
     base::fail(
         "{}: rank {} has another score mod, or other types or shapes of captures, sinks, dropout "
-        "or results than "
-        "rank {}; they must be the same on all ranks",
-        name, odd, usual);
+        "or results than rank {}; they must be the same on all ranks",
+        name_of(all.front().kind), odd, usual);
   }
 }
 
 int first_failing(std::span<const Envelope> all) {
   const auto at = std::ranges::find_if(
       all, [](const Envelope& e) { return e.outcome != Envelope::Outcome::fine; });
+  return at == all.end() ? -1 : static_cast<int>(at - all.begin());
+}
+
+int first_refusing(std::span<const Envelope> all) {
+  const auto at = std::ranges::find_if(all, [](const Envelope& e) {
+    return e.kind == Envelope::Kind::agree && e.outcome != Envelope::Outcome::fine;
+  });
   return at == all.end() ? -1 : static_cast<int>(at - all.begin());
 }
 
@@ -132,6 +138,7 @@ void throw_failure(Channel& channel, std::span<const Envelope> all, const Failur
   const std::string start = fmt::format("{}: ", call);
   if (text.starts_with(start)) text.erase(0, start.size());
   text = fmt::format("{}: rank {}: {}", call, rank, text);
+  channel.agreed();
   if (failing.outcome == Envelope::Outcome::stopped) throw Stopped(text);
   if (failing.outcome == Envelope::Outcome::mod_error) base::fail_mod("{}", text);
   base::fail("{}", text);
@@ -152,6 +159,7 @@ void check_equal(Channel& channel, std::string_view call, std::span<const Claim>
       continue;
     const auto texts =
         channel.share(to_bytes(std::string_view(claims[i].text).substr(0, most_text)), call);
+    channel.agreed();
     base::fail("{}: rank {} has {} {}, rank {} has {}; it must be the same on all ranks", call, odd,
                claims[i].what, to_text(texts[odd]), usual, to_text(texts[usual]));
   }

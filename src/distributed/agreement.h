@@ -57,9 +57,13 @@ class Failure {
 };
 
 // Throws if some rank is not in the same call, naming it; all ranks throw the same.
-void check_same_call(std::span<const Envelope> all);
+void check_same_call(Channel& channel, std::span<const Envelope> all);
+// Or if it is another one by what is in it.
+void check_same_contents(Channel& channel, std::span<const Envelope> all);
 // The first rank whose outcome is not fine; -1 if there is none.
 int first_failing(std::span<const Envelope> all);
+// The first rank that cannot make the call at all (refuse()); -1 if there is none.
+int first_refusing(std::span<const Envelope> all);
 // That rank's error, on all ranks, which all call this.
 [[noreturn]] void throw_failure(Channel& channel, std::span<const Envelope> all,
                                 const Failure& own);

@@ -39,7 +39,7 @@ std::vector<int> group_counts(const PlanCall& call, int ranks, int wanted) {
 }
 
 // Neighbouring leaves that are divided in the same way are one piece.
-void join(std::vector<Piece>& pieces) {
+void join(std::vector<Piece>& pieces, std::int64_t chunks) {
   const auto key = [](const Piece& piece) {
     return std::tuple(piece.rank, piece.pass, piece.batch.begin, piece.batch.end,
                       piece.key_heads.begin, piece.key_heads.end, piece.chunks.begin,
@@ -54,7 +54,7 @@ void join(std::vector<Piece>& pieces) {
   });
   std::vector<Piece> joined;
   for (const Piece& piece : pieces) {
-    if (!joined.empty() && key(joined.back()) == key(piece) &&
+    if (!joined.empty() && key(joined.back()) == key(piece) && piece.chunks.count() == chunks &&
         joined.back().leaves.end == piece.leaves.begin) {
       joined.back().leaves.end = piece.leaves.end;
     } else {
@@ -120,6 +120,15 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
       if (parts.empty() || parts.back() != rank / groups) parts.push_back(rank / groups);
   }
   const std::int64_t heads = problem_.call.key_heads / groups;
+  const PlanCall& call = problem_.call;
+  const double state_in_keys =
+      static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
+      static_cast<double>(call.dim * call.key_bytes + call.value_dim * call.value_bytes);
+  std::vector<double> pairs_of_states;
+  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
+    pairs_of_states.push_back(static_cast<double>(problem_.tiles[pass].height() *
+                                                  call.tiles_per_leaf[pass] * call.per_key_head) *
+                              pairs_of_state(call, problem_.options));
   std::vector<Piece> pieces;
   for (int group = 0; group < groups; ++group) {
     const Range own{group * heads, (group + 1) * heads};
@@ -127,8 +136,9 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
       const std::size_t before = pieces.size();
       const int parts = problem_.ranks() / groups;
       for (const Share& share :
-           deal({problem_.costs, own, parts, homes, parts_of_chunk, problem_.call.divisible}, route,
-                problem_.options.excess)) {
+           deal({problem_.costs, own, parts, homes, parts_of_chunk, state_in_keys, chunks_,
+                 pairs_of_states, problem_.call.divisible},
+                route, problem_.options.excess)) {
         const Box& box = share.box;
         pieces.push_back({share.part * groups + group,
                           box.pass,
@@ -138,7 +148,7 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
                           box.chunks});
       }
       std::vector<Piece> some(pieces.begin() + static_cast<std::ptrdiff_t>(before), pieces.end());
-      join(some);
+      join(some, chunks_.count());
       pieces.resize(before);
       pieces.insert(pieces.end(), some.begin(), some.end());
       continue;
@@ -154,6 +164,31 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
   }
   std::ranges::stable_sort(pieces, {}, &Piece::rank);
   return pieces;
+}
+
+void add_tiles(std::vector<Piece>& pieces, const Problem& problem) {
+  const std::int64_t chunks = plan::chunks_of(problem.call.keys).count();
+  for (Piece& piece : pieces) {
+    const auto pass = static_cast<std::size_t>(piece.pass);
+    piece.tiles =
+        tiles_of(piece.leaves, problem.tiles[pass].count(), problem.call.tiles_per_leaf[pass]);
+    if (piece.chunks.count() == chunks || piece.chunks.begin == 0) continue;
+    const PassWork& work = problem.passes[pass];
+    Range seen{piece.tiles.count(), 0};
+    for (std::int64_t b = piece.batch.begin; b < piece.batch.end; ++b) {
+      for (std::int64_t h = piece.key_heads.begin; h < piece.key_heads.end; ++h) {
+        const auto of_chunks = work.tiles_of(work.list(piece.leaves.begin, b, h));
+        for (std::int64_t chunk = piece.chunks.begin; chunk < piece.chunks.end; ++chunk) {
+          const PassWork::TileSpan& span = of_chunks[static_cast<std::size_t>(chunk)];
+          if (span.begin == span.end) continue;
+          seen.begin = std::min<std::int64_t>(seen.begin, span.begin);
+          seen.end = std::max<std::int64_t>(seen.end, span.end);
+        }
+      }
+    }
+    if (seen.empty()) seen = {0, 0};
+    piece.tiles = {piece.tiles.begin + seen.begin, piece.tiles.begin + seen.end};
+  }
 }
 
 // One rank has everything, a pass at a time.
@@ -185,7 +220,7 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     homes.emplace_back(tiles[pass], call.tiles_per_leaf[pass], queries);
   const Costs costs(passes, call.batch, call.key_heads);
-  const Problem problem{call, passes, costs, homes, queries, keys, options};
+  const Problem problem{call, passes, costs, tiles, homes, queries, keys, options};
   const Planner planner(problem);
 
   struct Looked {
@@ -198,7 +233,8 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
       if (problem.ranks() == 1 && route == Route::stream) continue;
       Looked one;
       one.pieces = problem.ranks() == 1 ? all_of(problem) : planner.pieces(groups, route);
-      one.modelled = model(problem, one.pieces);
+      add_tiles(one.pieces, problem);
+      one.modelled = model(problem, one.pieces, groups);
       one.modelled.candidate.head_groups = groups;
       one.modelled.candidate.route = route;
       looked.push_back(std::move(one));
@@ -213,9 +249,12 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   const auto fewest = std::min_element(looked.begin(), last, [&](const Looked& a, const Looked& b) {
     // As long as loads are as close as they should be.
     const auto uneven = [&](const Candidate& c) { return c.balance > 1 + 1.5 * options.excess; };
+    const auto bytes = [](const Candidate& c) {
+      return std::max(c.forward_bytes, c.forward_sent) +
+             std::max(c.backward_bytes, c.backward_sent);
+    };
     const Candidate &one = a.modelled.candidate, &other = b.modelled.candidate;
-    return std::tuple(uneven(one), one.forward_bytes) <
-           std::tuple(uneven(other), other.forward_bytes);
+    return std::tuple(uneven(one), bytes(one)) < std::tuple(uneven(other), bytes(other));
   });
   std::rotate(looked.begin(), fewest, fewest + 1);
   Assignment taken;
@@ -237,31 +276,35 @@ std::span<const Piece> Assignment::of(int rank) const {
 }
 
 std::string Assignment::describe() const {
+  const auto mega = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
   const auto share = [&](std::int64_t bytes) {
     return all_gather == 0 ? 0.0 : static_cast<double>(bytes) / static_cast<double>(all_gather);
   };
-  std::string text = fmt::format("{:<12} {:<10} {:>8} {:>12} {:>12} {:>9} {:>9} {:>9} {:>9}\n",
-                                 "head groups", "route", "balance", "forward MB", "backward MB",
-                                 "messages", "forward", "backward", "together");
-  for (const Candidate& c : candidates) {
+  const auto name = [](const Candidate& c) {
+    return fmt::format("{} head group{}, {}", c.head_groups, c.head_groups == 1 ? "" : "s",
+                       name_of(c.route));
+  };
+  std::string text =
+      fmt::format("{:<11}  {:<9}  {:>7}  {:>12}  {:>12}  {:>8}  {:>9}  {:>10}  {:>11}  {:>11}\n",
+                  "head groups", "route", "balance", "forward MB", "backward MB", "messages",
+                  "memory MB", "forward ms", "backward ms", "together ms");
+  for (const Candidate& c : candidates)
     text += fmt::format(
-        "{:<12} {:<10} {:>8.3f} {:>12.2f} {:>12.2f} {:>9} {:>6.2f} ms {:>6.2f} ms {:>6.2f} ms\n",
-        c.head_groups, name_of(c.route), c.balance, static_cast<double>(c.forward_bytes) / 1e6,
-        static_cast<double>(c.backward_bytes) / 1e6, c.messages, c.forward * 1e3, c.backward * 1e3,
-        c.seconds() * 1e3);
-  }
+        "{:<11}  {:<9}  {:>7.3f}  {:>12.2f}  {:>12.2f}  {:>8}  {:>9.2f}  {:>10.2f}  {:>11.2f}  "
+        "{:>11.2f}\n",
+        c.head_groups, name_of(c.route), c.balance, mega(c.forward_bytes), mega(c.backward_bytes),
+        c.messages, mega(c.memory), c.forward * 1e3, c.backward * 1e3, c.seconds() * 1e3);
   const Candidate& c = taken();
   text += fmt::format(
-      "taken: {} head group{}, {}: balance {:.3f}, {:.3f} of an all-gather forward, {:.3f} "
-      "backward, {} messages",
-      c.head_groups, c.head_groups == 1 ? "" : "s", name_of(c.route), c.balance,
-      share(c.forward_bytes), share(c.backward_bytes), c.messages);
-  if (candidates.size() > 1)
-    text += fmt::format("; {:.2f} times as fast as the next, {} head group{}, {}",
-                        c.seconds() > 0 ? candidates[1].seconds() / c.seconds() : 1.0,
-                        candidates[1].head_groups, candidates[1].head_groups == 1 ? "" : "s",
-                        name_of(candidates[1].route));
-  return text + '\n';
+      "taken: {}: balance {:.3f}, {:.4f} of an all-gather forward, {:.4f} backward, {} messages\n",
+      name(c), c.balance, share(c.forward_bytes), share(c.backward_bytes), c.messages);
+  if (candidates.size() < 2) return text;
+  const auto fastest = std::ranges::min_element(candidates, {}, &Candidate::seconds);
+  if (fastest != candidates.begin())
+    return text + fmt::format("about as fast as {}, with fewer bytes\n", name(*fastest));
+  const Candidate& next = candidates[1];
+  return text + fmt::format("next: {}, {:.2f} times the time\n", name(next),
+                            c.seconds() > 0 ? next.seconds() / c.seconds() : 1.0);
 }
 
 }  // namespace treadle::distributed

@@ -30,6 +30,9 @@ struct Piece {
   std::int64_t pass = 0;
   layout::Range leaves, batch, key_heads;
   layout::Range chunks;  // of all keys, counted from 0; fewer than all: the piece is cut
+  // Of the pass: those of its leaves, or of a piece that is cut and does not have the first chunk,
+  // from the first to the last that looks at its chunks. A cut piece has one leaf.
+  layout::Range tiles = {};
 
   bool operator==(const Piece&) const = default;
 };
@@ -63,8 +66,9 @@ struct Candidate {
   Route route = Route::transport;
   double balance = 1;                // the largest share of pairs over the mean
   double forward = 0, backward = 0;  // modelled seconds
-  // Of the rank that moves most: the larger of what it sends and receives.
+  // Received by the rank that receives most, as an all-gather's bytes are counted, and sent.
   std::int64_t forward_bytes = 0, backward_bytes = 0;
+  std::int64_t forward_sent = 0, backward_sent = 0;
   std::int64_t messages = 0;  // of a forward, of the rank that sends most
   std::int64_t memory = 0;    // bytes, of the rank that takes most
 

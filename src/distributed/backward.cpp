@@ -17,8 +17,10 @@
 #include "distributed/call_facts.h"
 #include "distributed/capture_records.h"
 #include "distributed/forward_call.h"
+#include "distributed/packed_rows.h"
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
+#include "distributed/sharded_captures.h"
 #include "run/backward_share.h"
 #include "run/nonfinite.h"
 #include "run/row_terms.h"
@@ -79,8 +81,8 @@ Tensor delta_of(const Given& given, const Plan::Held& held, const base::Workers&
 
 // Where a part's rows are, and what it finds.
 struct BackwardRoom {
-  Tensor q, dout, lse, delta;
-  std::vector<Tensor> dq;  // slice by slice
+  PackedRows q, dout, lse, delta;
+  std::vector<PackedRows> dq;  // slice by slice
 };
 
 // Where rows of dK and dV for their owners begin.
@@ -161,7 +163,8 @@ class BackwardRun {
         rows_(backward_rows(held)),
         in_(held.channel, "backward"),
         out_(std::make_unique<Mail>(held.channel, "backward")),
-        own_sums_(bytes_of_sums(held, held.sums.to()[static_cast<std::size_t>(held.rank())])),
+        own_sums_(held.spare_backward.take(
+            bytes_of_sums(held, held.sums.to()[static_cast<std::size_t>(held.rank())]))),
         records_(counts(), held.sizes.compute, held.ranks()) {
     check_captures();
     make_rooms();
@@ -188,8 +191,8 @@ class BackwardRun {
     for (Mail::Message& message : out_->sends) {
       std::byte* to = message.bytes.data();
       for (std::size_t p = 0; p < held_.parts.size(); ++p)
-        for (const Tensor& dq : rooms_[p].dq)
-          take_packed(dq, held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
+        for (const PackedRows& dq : rooms_[p].dq)
+          take_packed(dq.view(), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
     }
     out_->start();
   }
@@ -223,7 +226,8 @@ class BackwardRun {
     const auto self = static_cast<std::size_t>(held_.rank());
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
-              facts_.scale, dk, dv, facts_.workers);
+              facts_.scale, dk, dv, facts_.workers.unstoppable());
+    keep_memory();
   }
 
  private:
@@ -238,6 +242,20 @@ class BackwardRun {
     for (const std::string& name : facts_.compiled.gradients)
       all.push_back(capture(name).view().count());
     return all;
+  }
+
+  // For the next call.
+  void keep_memory() {
+    std::vector<Buffer> all;
+    for (BackwardRoom& room : rooms_) {
+      for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
+        all.push_back(rows->release());
+      for (PackedRows& dq : room.dq) all.push_back(dq.release());
+    }
+    in_.release(all);
+    out_->release(all);
+    all.push_back(std::move(own_sums_));
+    held_.spare_backward.keep(std::move(all));
   }
 
   // Sums of some captures' gradients cannot be divided as this plan divides the work.
@@ -265,15 +283,18 @@ class BackwardRun {
       const Range heads = part.heads(held_.per_key_head());
       const std::int64_t b = part.piece.batch.count(), h = heads.count(), rows = part.rows();
       BackwardRoom& room = rooms_.emplace_back();
-      room.q = Tensor(held_.q, {b, h, rows, held_.sizes.dim});
-      room.dout = Tensor(held_.q, {b, h, rows, held_.sizes.value_dim});
-      room.lse = Tensor(compute, {b, h, rows});
-      room.delta = Tensor(compute, {b, h, rows});
+      const auto make = [&](DType type, const Dims& shape) {
+        return PackedRows(held_.spare_backward, type, shape);
+      };
+      room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
+      room.dout = make(held_.q, {b, h, rows, held_.sizes.value_dim});
+      room.lse = make(compute, {b, h, rows});
+      room.delta = make(compute, {b, h, rows});
       for (std::int64_t s = 0; s < part.slice_count(); ++s)
-        room.dq.emplace_back(part.final ? held_.q : compute, Dims{b, h, rows, held_.sizes.dim});
+        room.dq.push_back(make(part.final ? held_.q : compute, {b, h, rows, held_.sizes.dim}));
       const auto& mine = part.from[static_cast<std::size_t>(held_.rank())];
-      const auto pack_all = [&](Tensor& to, const ConstView& from) {
-        pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine);
+      const auto pack_all = [&](const PackedRows& to, const ConstView& from) {
+        pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine, facts_.workers);
       };
       pack_all(room.q, q_.view());
       pack_all(room.dout, dout_.view());
@@ -287,29 +308,35 @@ class BackwardRun {
     for (int r = 0; r < held_.ranks(); ++r) {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
-      const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent(self ? 0 : of_keys + bytes_to_parts(held_, r, rows_.there));
-      if (!self) {
-        pack(held_.to[at], own_keys_, sent.data());
-        std::byte* to = sent.data() + of_keys;
-        for (const Away& away : held_.away) {
-          if (away.rank != r) continue;
-          const Range heads = away.shape.heads(held_.per_key_head());
-          const ConstView delta = delta_;
-          for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
-            take_rows(*view, own.begin, away.shape.piece.batch, heads, away.rows, to);
-        }
-      }
+      Buffer sent = held_.spare_backward.take(
+          self ? 0 : bytes_of(held_.to[at], own_keys_) + bytes_to_parts(held_, r, rows_.there));
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back({r, Buffer(self ? 0
+      in_.receives.push_back(
+          {r, held_.spare_backward.take(self ? 0
                                              : bytes_of(held_.from[at], own_keys_) +
                                                    bytes_from_homes(held_, r, rows_.there))});
       if (self) continue;
       out_->sends.push_back(
-          {r, Buffer(bytes_to_homes(held_, r, rows_) + bytes_of_sums(held_, held_.sums.to()[at]))});
+          {r, held_.spare_backward.take(bytes_to_homes(held_, r, rows_) +
+                                        bytes_of_sums(held_, held_.sums.to()[at]))});
       out_->receives.push_back(
-          {r, Buffer(bytes_from_parts(held_, r, rows_) + bytes_of_sums(held_, held_.added[at]))});
+          {r, held_.spare_backward.take(bytes_from_parts(held_, r, rows_) +
+                                        bytes_of_sums(held_, held_.added[at]))});
     }
+    base::parallel_for(facts_.workers, std::ssize(in_.sends), [&](std::int64_t r) {
+      const Mail::Message& message = in_.sends[static_cast<std::size_t>(r)];
+      if (message.bytes.size() == 0) return;
+      const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
+      pack(needs, own_keys_, message.bytes.data());
+      std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
+      for (const Away& away : held_.away) {
+        if (away.rank != message.rank) continue;
+        const Range heads = away.shape.heads(held_.per_key_head());
+        const ConstView delta = delta_;
+        for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
+          take_rows(*view, own.begin, away.shape.piece.batch, heads, away.rows, to);
+      }
+    });
   }
 
   void find_targets() {
@@ -329,7 +356,7 @@ class BackwardRun {
       const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
         BackwardRoom& room = rooms_[p];
-        for (Tensor* to : {&room.q, &room.dout, &room.lse, &room.delta})
+        for (const PackedRows* to : {&room.q, &room.dout, &room.lse, &room.delta})
           put_packed(to->view(), held_.parts[p].from[rank], from);
       }
     }
@@ -349,12 +376,16 @@ class BackwardRun {
     BackwardRoom& room = rooms_[p];
     if (part.rows() == 0) return false;
     const backend::Sizes sizes = part.sizes(held_.sizes);
-    if (sizes.keys.empty()) return false;  // dQ is zero
+    if (sizes.keys.empty()) {
+      const View& dq = room.dq[s].view();
+      std::memset(dq.data(), 0, static_cast<std::size_t>(dq.count()) * size_of(dq.dtype()));
+      return false;
+    }
     const PartKeys keys(*keys_, held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
                         part.piece.key_heads);
-    const Inputs inputs{room.q, none_k_, none_v_};
-    const ConstView dout = room.dout, delta = room.delta;
-    const Saved saved{dout, room.lse};
+    const Inputs inputs{room.q.view(), none_k_, none_v_};
+    const ConstView dout = room.dout.view(), delta = room.delta.view();
+    const Saved saved{dout, room.lse.view()};
     BackwardViews views{room.dq[s].view(), none_dk_.view(), none_dv_.view(), {}, std::nullopt};
     std::vector<Tensor> captured;
     for (const std::string& name : facts_.compiled.gradients) {
@@ -415,7 +446,8 @@ class BackwardRun {
       if (rows.empty()) continue;
       const Range heads = part.heads(held_.per_key_head());
       if (part.final) {
-        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front());
+        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view(),
+                    facts_.workers.unstoppable());
         continue;
       }
       for (std::size_t s = 0; s < part.slices.size(); ++s)
@@ -442,7 +474,7 @@ class BackwardRun {
       }
     }
     join.found = found;
-    join_gradients(join, held_.sizes, dq, facts_.workers);
+    join_gradients(join, held_.sizes, dq, facts_.workers.unstoppable());
   }
 
   Plan::Held& held_;
@@ -466,16 +498,19 @@ class BackwardRun {
   bool counted_ = false;
 };
 
-// Each head's gradient, of all batch entries and ranks.
-std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Given& given) {
+// Whether a batch entry's head has a sink that anything flows to.
+bool has_sink(const Plan::Held& held, const CallFacts& facts, std::int64_t i) {
+  const double sink = facts.sinks[static_cast<std::size_t>(i % held.sizes.heads)];
+  return !held.sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
+}
+
+// What this rank adds to gradients of sinks.
+std::vector<std::byte> own_sink_nodes(const Plan::Held& held, const CallFacts& facts,
+                                      const Given& given) {
   const backend::Sizes& sizes = held.sizes;
   std::vector<std::vector<double>> nodes(static_cast<std::size_t>(sizes.batch * sizes.heads));
-  const auto counts = [&](std::int64_t i) {
-    const double sink = facts.sinks[static_cast<std::size_t>(i % sizes.heads)];
-    return !sizes.queries.empty() && sink != -std::numeric_limits<double>::infinity();
-  };
   base::parallel_for(facts.workers, std::ssize(nodes), [&](std::int64_t i) {
-    if (counts(i))
+    if (has_sink(held, facts, i))
       api::add_sink_nodes(facts.sinks[static_cast<std::size_t>(i % sizes.heads)],
                           {given.saved, given.dout, given.dlse}, i / sizes.heads, i % sizes.heads,
                           held.own_queries(), sizes.queries.count(),
@@ -483,7 +518,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
   });
   Writer own;
   for (const std::vector<double>& list : nodes) own.put_list(list);
-  const auto all = held.channel.share(own.take(), "backward");
+  return own.take();
+}
+
+// Each head's gradient, of all batch entries and ranks.
+std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts,
+                              const std::vector<std::byte>& own) {
+  const backend::Sizes& sizes = held.sizes;
+  const auto all = held.channel.share(own, "backward");
   std::vector<Reader> readers;
   std::vector<Range> owners;
   for (int r = 0; r < held.ranks(); ++r) {
@@ -491,13 +533,14 @@ std::vector<double> dsinks_of(Plan::Held& held, const CallFacts& facts, const Gi
     owners.emplace_back(held.queries.begin(r), held.queries.end(r));
   }
   std::vector<double> gradients(facts.sinks.size());
-  for (std::int64_t i = 0; i < std::ssize(nodes); ++i) {
+  for (std::int64_t i = 0; i < sizes.batch * sizes.heads; ++i) {
     std::vector<std::vector<double>> lists;
     std::vector<std::span<const double>> of_rank;
     for (Reader& reader : readers) lists.push_back(reader.get_list<double>());
     for (const std::vector<double>& list : lists) of_rank.emplace_back(list);
-    const double sum =
-        counts(i) ? api::join_sink_nodes(owners, of_rank, sizes.queries.count()) : 0.0;
+    const double sum = has_sink(held, facts, i)
+                           ? api::join_sink_nodes(owners, of_rank, sizes.queries.count())
+                           : 0.0;
     gradients[static_cast<std::size_t>(i % sizes.heads)] += sum;
   }
   return gradients;
@@ -535,9 +578,8 @@ struct Placed {
   }
 };
 
-void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
-                  const Call& call, const std::function<BackwardViews(const CallFacts&)>& results) {
-  held.channel.check("backward");
+void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& all_given,
+                   const Call& call, const std::function<BackwardViews()>& results) {
   // Without what the forward left it runs again.
   Tensor out, lse;
   Saved again;
@@ -555,17 +597,18 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   const Given given{all_given.mine, recompute ? again : all_given.saved, all_given.dout,
                     all_given.dlse};
 
+  const GatheredCaptures gathered(held, Envelope::Kind::backward, compiled, call);
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
   BackwardViews views;
   std::vector<Placed> placed;
   Failure failure;
   try {
-    facts.emplace("backward", compiled, held, call);
+    facts.emplace("backward", compiled, held, gathered.call());
     facts->what.add(given.dlse.has_value());
     check_shard("backward", held, given.mine);
     check_saved(compiled, held, given);
-    views = results(*facts);
+    views = results();
     facts->what.add(views.dsinks.has_value());
     for (const View* view : {&views.dq, &views.dk, &views.dv}) placed.emplace_back(*view);
     run = std::make_unique<BackwardRun>(held, *facts, given);
@@ -580,10 +623,12 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
                  [&] { check_begin(held, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
+  std::vector<std::byte> sink_nodes;
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {
     bool unclear = false;
     try {
       unclear = run->compute(nonfinite);
+      if (views.dsinks && sink_nodes.empty()) sink_nodes = own_sink_nodes(held, *facts, given);
     } catch (...) {
       if (held.channel.lost()) throw;
       if (!in.refused()) failure = Failure::current();
@@ -596,19 +641,11 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
     if (std::ranges::none_of(all, [](const Envelope& e) { return e.unclear != 0; })) break;
     run->start_again();
   }
+  // Whoever has no memory for these leaves the call, and others with it.
   std::vector<Tensor> captured;
   std::vector<double> dsinks;
-  if (!views.captures.empty() || views.dsinks) {
-    try {
-      if (!views.captures.empty()) captured = run->captured();
-      if (views.dsinks) dsinks = dsinks_of(held, *facts, given);
-    } catch (...) {
-      if (held.channel.lost()) throw;
-      failure = Failure::current();
-    }
-    all = end_call(held, own, failure, false);
-    if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  }
+  if (!views.captures.empty()) captured = run->captured();
+  if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
   run->deliver(placed[0].view, placed[1].view, placed[2].view);
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);
@@ -616,9 +653,16 @@ void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const G
   for (std::size_t c = 0; c < captured.size(); ++c) {
     const std::string& name = compiled.gradients[c];
     const View& to = std::ranges::find(views.captures, name, &CaptureView::name)->gradient;
-    base::copy(to, ConstView(captured[c].view().data(), captured[c].dtype(), to.shape()));
+    const Dims& shape = (*std::ranges::find(facts->captures, name, &Capture::name))->view().shape();
+    base::copy(to, own_slice(held, name, {captured[c].view().data(), captured[c].dtype(), shape}));
   }
   if (views.dsinks) api::store_dsinks(*views.dsinks, dsinks);
+}
+
+void run_backward(const Attention::Compiled& compiled, Plan::Held& held, const Given& given,
+                  const Call& call, const std::function<BackwardViews()>& results) {
+  held.channel.keep_together("backward",
+                             [&] { make_backward(compiled, held, given, call, results); });
 }
 
 }  // namespace
@@ -628,7 +672,7 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
                   const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
   Backward result;
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
+  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
     const auto like = [](const ConstView& view) { return Tensor(view.dtype(), view.shape()); };
     result = {like(mine.q), like(mine.k), like(mine.v), {}, Tensor()};
     BackwardViews views{result.dq, result.dk, result.dv, {}, std::nullopt};
@@ -636,8 +680,9 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
       result.dsinks = like(*call.sinks);
       views.dsinks = result.dsinks;
     }
+    const auto own = api::bind("backward", compiled.captures, call.captures);
     for (const std::string& name : compiled.gradients) {
-      const Capture& capture = **std::ranges::find(facts.captures, name, &Capture::name);
+      const Capture& capture = **std::ranges::find(own, name, &Capture::name);
       result.captures.push_back({name, like(capture.view())});
       views.captures.push_back({name, result.captures.back().gradient});
     }
@@ -650,11 +695,12 @@ void backward_into(const Attention& attention, const Plan& plan, const BackwardV
                    const Inputs& mine, const Saved& saved, const ConstView& dout,
                    const std::optional<ConstView>& dlse, const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&](const CallFacts& facts) {
+  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
     api::check_result("backward", "dq", results.dq, mine.q);
     api::check_result("backward", "dk", results.dk, mine.k);
     api::check_result("backward", "dv", results.dv, mine.v);
-    api::check_captures(compiled, results.captures, facts.captures);
+    api::check_captures(compiled, results.captures,
+                        api::bind("backward", compiled.captures, call.captures));
     if (results.dsinks) {
       if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
       api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);

@@ -79,7 +79,7 @@ std::vector<Envelope> end_call(Plan::Held& held, const Envelope& begun, const Fa
   own.outcome = failure.outcome();
   own.unclear = unclear ? 1 : 0;
   std::vector<Envelope> all = held.channel.gather(own, name_of(own.kind));
-  check_same_call(all);
+  check_same_call(held.channel, all);
   return all;
 }
 

@@ -2,6 +2,7 @@
 #include "distributed/channel.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "base/error.h"
@@ -34,11 +35,24 @@ std::string names_of(const std::vector<int>& ranks) {
 
 }  // namespace
 
+std::string text_of_current() {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
 Channel::Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds patience)
     : exchange_(std::move(exchange)),
       rank_(exchange_->rank()),
       ranks_(exchange_->ranks()),
-      patience_(patience) {}
+      // What clocks can count to.
+      patience_(std::min<std::chrono::milliseconds>(patience, std::chrono::hours(100'000))) {}
 
 void Channel::check(std::string_view call) const {
   if (lost())
@@ -48,6 +62,31 @@ void Channel::check(std::string_view call) const {
         call, why_lost_);
 }
 
+class Channel::OneTransfer {
+ public:
+  template <class Start>
+  OneTransfer(Channel& channel, const Start& start) : channel_(channel) {
+    const std::lock_guard lock(channel_.mutex_);
+    transfer_ = channel_.use(start);
+  }
+  ~OneTransfer() { end(); }
+  OneTransfer(const OneTransfer&) = delete;
+  OneTransfer& operator=(const OneTransfer&) = delete;
+
+  bool test(std::vector<std::size_t>& arrived) {
+    const std::lock_guard lock(channel_.mutex_);
+    return channel_.use([&] { return transfer_->test(arrived); });
+  }
+  void end() {
+    const std::lock_guard lock(channel_.mutex_);
+    transfer_.reset();
+  }
+
+ private:
+  Channel& channel_;
+  std::unique_ptr<Transfer> transfer_;
+};
+
 void Channel::gather(std::span<const std::byte> own, std::span<std::byte> all,
                      std::string_view call) {
   check(call);
@@ -55,20 +94,13 @@ void Channel::gather(std::span<const std::byte> own, std::span<std::byte> all,
     std::ranges::copy(own, all.begin());
     return;
   }
-  std::unique_ptr<Transfer> transfer;
-  std::vector<std::size_t> none;
   const Clock::time_point end = Clock::now() + patience_;
   {
-    const std::lock_guard lock(mutex_);
-    transfer = use([&] { return exchange_->start_gather(own, all); });
-  }
-  for (Pause pause;; pause()) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (use([&] { return transfer->test(none); })) return;
-    }
-    if (Clock::now() > end) {
-      transfer.reset();
+    std::vector<std::size_t> none;
+    OneTransfer gather(*this, [&] { return exchange_->start_gather(own, all); });
+    for (Pause pause; !gather.test(none); pause()) {
+      if (Clock::now() <= end) continue;
+      gather.end();
       give_up({}, call);
     }
   }
@@ -120,8 +152,29 @@ void Channel::give_up(std::vector<int> silent, std::string_view call) {
       call, rank_, static_cast<double>(patience_.count()) / 1000, who);
   const std::lock_guard lock(mutex_);
   lose(why);
-  exchange_->abandon(why);
+  abandon(why);
   base::fail("{}", why);
+}
+
+void Channel::abandon(const std::string& why) {
+  if (abandoned_) return;
+  abandoned_ = true;
+  exchange_->abandon(why);
+}
+
+void Channel::part(std::string_view call) noexcept {
+  if (agreed_.load(std::memory_order_relaxed) || ranks_ == 1) return;
+  try {
+    const std::string text =
+        lost() ? why_lost_
+               : fmt::format("{}: rank {} left the call: {}", call, rank_, text_of_current());
+    const std::lock_guard lock(mutex_);
+    lose(text);
+    abandon(text);
+  } catch (const std::exception&) {
+    // There is no memory for words.
+    lost_.store(true, std::memory_order_release);
+  }
 }
 
 std::vector<std::vector<std::byte>> Channel::swap(const std::vector<std::vector<std::byte>>& to,
@@ -156,6 +209,12 @@ std::vector<std::vector<std::byte>> Channel::share(const std::vector<std::byte>&
   return swap(std::vector<std::vector<std::byte>>(static_cast<std::size_t>(ranks_), own), call);
 }
 
+Mail::~Mail() {
+  const std::lock_guard lock(channel_.mutex_);
+  hearing_.reset();
+  transfer_.reset();
+}
+
 void Mail::start() {
   channel_.check(call_);
   const std::lock_guard lock(channel_.mutex_);
@@ -188,10 +247,12 @@ void Mail::hear() {
     done_.store(true, std::memory_order_release);
     return;
   }
-  begin();
+  // The others begin, too, and rely on it.
+  channel_.use([&] { begin(); });
 }
 
 void Mail::begin() {
+  receive_of_.clear();  // of a try that found no memory
   std::vector<Exchange::Send> out;
   std::vector<Exchange::Receive> in;
   for (const Message& message : sends)

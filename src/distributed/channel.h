@@ -33,6 +33,9 @@ namespace treadle::distributed {
 
 using Clock = std::chrono::steady_clock;
 
+// What the current exception says, in words for a user.
+std::string text_of_current();
+
 class Channel {
  public:
   Channel(std::shared_ptr<Exchange> exchange, std::chrono::milliseconds patience);
@@ -57,6 +60,22 @@ class Channel {
   std::vector<std::vector<std::byte>> share(const std::vector<std::byte>& own,
                                             std::string_view call);
 
+  // A call of all ranks. What is thrown in it, unless all throw it (agreed()), parts this rank from the others: the
+  // channel is lost, and they are told.
+  template <class F>
+  void keep_together(std::string_view call, const F& f) {
+    check(call);
+    agreed_.store(false, std::memory_order_relaxed);
+    try {
+      f();
+    } catch (...) {
+      part(call);
+      throw;
+    }
+  }
+  // All ranks are about to throw the same.
+  void agreed() { agreed_.store(true, std::memory_order_relaxed); }
+
   // Whether ranks cannot agree on anything any more.
   [[nodiscard]] bool lost() const { return lost_.load(std::memory_order_acquire); }
   // Throws if it is.
@@ -70,12 +89,16 @@ class Channel {
   auto use(const F& f) {
     try {
       return f();
-    } catch (const std::exception& error) {
-      lose(error.what());
+    } catch (...) {
+      lose(text_of_current());
       throw;
     }
   }
   void lose(const std::string& why);
+  void part(std::string_view call) noexcept;
+  void abandon(const std::string& why);
+  // It moves messages on until it ends, and ends under the mutex, too.
+  class OneTransfer;
   // Nobody of these has been heard of; whoever does not answer now, if there are none.
   [[noreturn]] void give_up(std::vector<int> silent, std::string_view call);
   [[nodiscard]] std::vector<int> find_silent();
@@ -85,8 +108,9 @@ class Channel {
   std::chrono::milliseconds patience_;
   std::mutex mutex_;  // an exchange is used by one thread at a time
   std::mutex giving_up_;
-  std::atomic<bool> lost_{false};
-  std::string why_lost_;  // before lost_ is set
+  std::atomic<bool> lost_{false}, agreed_{false};
+  bool abandoned_ = false;  // under the mutex
+  std::string why_lost_;    // before lost_ is set
 };
 
 // Messages of a call. After start() any thread may ask.
@@ -99,6 +123,7 @@ class Mail {
 
   // Messages without bytes are not sent.
   Mail(Channel& channel, std::string_view call) : channel_(channel), call_(call) {}
+  ~Mail();
   Mail(const Mail&) = delete;
   Mail& operator=(const Mail&) = delete;
 
@@ -121,6 +146,11 @@ class Mail {
   void await(std::size_t receive);
   // When all messages, sent and received, are done.
   void finish();
+  // Then their memory may be used again.
+  void release(std::vector<Buffer>& to) {
+    for (std::vector<Message>* messages : {&sends, &receives})
+      for (Message& message : *messages) to.push_back(std::move(message.bytes));
+  }
 
  private:
   void test();   // the channel is locked

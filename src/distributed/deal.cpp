@@ -8,6 +8,8 @@
 #include <queue>
 #include <utility>
 
+#include "plan/chunks.h"
+
 namespace treadle::distributed {
 namespace {
 
@@ -24,11 +26,17 @@ enum class Cuts : std::uint8_t { none, some };
 // The next one is the last.
 using Units = std::vector<Unit>;
 
-// A leaf of which a key head has so much of a part's work is cut, and the part that has its queries
-// keeps at most so much of it.
+// A leaf of which a key head has so much of a part's work is cut, and its first chunks, which stay
+// together, are at most so much of it.
 constexpr double heavy = 0.5, most_of_heavy = 0.8;
+// More than so much of a part's work is cut whatever its states cost.
+constexpr double most_uncut = 0.25;
+// What is left over may fill parts to so many times the excess.
+constexpr double most_excess = 1.4;
 // How many units after the next one may be taken instead.
 constexpr std::size_t look_ahead = 32;
+
+std::int64_t boxes_of(const Box& box) { return box.key_heads.count() * box.batch.count(); }
 
 class Dealer {
  public:
@@ -45,6 +53,7 @@ class Dealer {
     collect();
     keep();
     move(away_, 1, Cuts::none);
+    take_back();
     for (std::size_t pass = 0; pass < in_order_.size(); ++pass) stream(pass);
     deal_rest();
     return std::move(shares_);
@@ -60,6 +69,8 @@ class Dealer {
   void collect();
   void cut_heavy(const Box& leaf, int home);
   void keep();
+  void set_aside(int part);
+  void take_back();
   void move(Units& units, double more, Cuts cuts);
   void stream(std::size_t pass);
   void deal_rest();
@@ -71,16 +82,19 @@ class Dealer {
   // A part with less room than `enough` has enough.
   void fill(int part, double cap, double enough, Cuts cuts, Units& units);
   bool take(int part, std::size_t at, double room, Units& units);
+  [[nodiscard]] double that_fits(const Unit& unit, double room) const;
   bool take_cut(int part, std::size_t at, double room, Cuts cuts, Units& units);
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& unit, double room) const;
-  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& unit, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> divided(const Unit& all, double room) const;
+  [[nodiscard]] std::optional<std::pair<Unit, Unit>> cut(const Unit& all, double room) const;
 
   const Group& group_;
   Route route_;
   double total_ = 0, mean_ = 0, excess_ = 0;
+  double largest_ = 0;  // a key head of a leaf that is not cut from the start
   std::vector<double> load_;
   std::vector<Share> shares_;
   std::vector<Units> kept_;      // by home: what a part keeps as long as it has room
+  std::vector<Units> small_;     // by home: of these, what fills gaps
   std::vector<Units> in_order_;  // by pass: what is dealt in order
   Units away_;
 };
@@ -88,6 +102,7 @@ class Dealer {
 // Leaves of one part, or of none, and cut ones.
 void Dealer::collect() {
   kept_.resize(static_cast<std::size_t>(group_.parts));
+  small_.resize(kept_.size());
   in_order_.resize(static_cast<std::size_t>(group_.costs.passes()));
   std::vector<Units> at_home(static_cast<std::size_t>(group_.parts));
   for (std::int64_t pass = 0; pass < group_.costs.passes(); ++pass) {
@@ -102,10 +117,14 @@ void Dealer::collect() {
             group_.homes[static_cast<std::size_t>(pass)][static_cast<std::size_t>(leaf)];
         const Unit all = unit(box);
         const auto boxes = static_cast<double>(box.batch.count() * box.key_heads.count());
-        if (group_.divisible.chunks && group_.parts > 1 && all.pairs >= heavy * mean_ * boxes &&
-            all.pairs > 0) {
+        const bool may_cut =
+            group_.divisible.chunks && (group_.divisible.heads || box.key_heads.count() == 1);
+        if (may_cut && group_.parts > 1 && all.pairs >= heavy * mean_ * boxes && all.pairs > 0) {
           cut_heavy(box, home);
-        } else if (route_ == Route::transport && home >= 0) {
+          continue;
+        }
+        largest_ = std::max(largest_, all.pairs / boxes);
+        if (route_ == Route::transport && home >= 0) {
           at_home[static_cast<std::size_t>(home)].push_back(all);
         } else {
           in_order.push_back(all);
@@ -121,53 +140,48 @@ void Dealer::collect() {
   }
 }
 
-// To the owners of keys, except for the first chunks, which the owner of the queries keeps: they
-// make one state, others one each.
+// To the owners of keys, chunk by chunk. The first one's state is what all others are joined to, near the
+// queries, each key head's in a part of its own; it takes more chunks as long as their states are more bytes than
+// their keys.
 void Dealer::cut_heavy(const Box& leaf, int home) {
-  std::int64_t last = leaf.chunks.end;
-  const auto cost = [&](Range chunks) {
+  const std::int64_t heads = leaf.key_heads.count();
+  for (std::int64_t i = 0; i < heads; ++i) {
     Box box = leaf;
-    box.chunks = chunks;
-    return group_.costs.of(box);
-  };
-  while (last > 1 && cost({last - 1, last}) == 0) --last;
-  std::int64_t own = 0;
-  if (home >= 0) {
-    double pairs = 0;
-    while (own < last && (pairs += cost({own, own + 1})) <= most_of_heavy * mean_) ++own;
-    if (own > 0) {
-      Box box = leaf;
-      box.chunks = {0, own};
-      kept_[static_cast<std::size_t>(home)].push_back(unit(box));
-    }
-  }
-  for (std::int64_t chunk = own; chunk < last; ++chunk) {
-    const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
-    const std::int64_t most = group_.divisible.heads ? leaf.key_heads.count() : 1;
-    const auto count = std::min<std::int64_t>(std::max<std::int64_t>(std::ssize(parts), 1), most);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t heads = leaf.key_heads.count();
-      Box box = leaf;
-      box.key_heads = {leaf.key_heads.begin + heads * i / count,
-                       leaf.key_heads.begin + heads * (i + 1) / count};
+    box.key_heads = {leaf.key_heads.begin + i, leaf.key_heads.begin + i + 1};
+    const Range seen = group_.costs.seen(box);
+    const int part = static_cast<int>(((home >= 0 ? home : leaf.leaf) + i) % group_.parts);
+    const auto joins = [&](std::int64_t chunk) {
+      Box more = box;
+      more.chunks = {0, chunk + 1};
+      if (group_.costs.of(more) > most_of_heavy * mean_) return false;
+      if (group_.parts_of_chunk[static_cast<std::size_t>(chunk)] == std::vector{part}) return true;
+      more.chunks.begin = chunk;
+      const auto keys =
+          static_cast<double>(plan::keys_of_chunk(group_.chunks.begin + chunk).count());
+      return group_.costs.of(more) / keys * group_.state_in_keys >= keys;
+    };
+    std::int64_t own = 1;
+    while (own < seen.end && joins(own)) ++own;
+    box.chunks = {0, own};
+    kept_[static_cast<std::size_t>(part)].push_back(unit(box));
+    for (std::int64_t chunk = own; chunk < seen.end; ++chunk) {
       box.chunks = {chunk, chunk + 1};
-      // Every leaf has somebody who begins it.
-      if (chunk > 0 && group_.costs.of(box) == 0) continue;
-      const int part =
-          parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / count)];
-      Units& units = kept_[static_cast<std::size_t>(part)];
+      const Unit one = unit(box);
+      if (one.pairs == 0) continue;
+      const std::vector<int>& parts = group_.parts_of_chunk[static_cast<std::size_t>(chunk)];
+      const int owner =
+          parts.empty() ? 0 : parts[static_cast<std::size_t>(std::ssize(parts) * i / heads)];
+      Units& units = kept_[static_cast<std::size_t>(owner)];
+      Unit* const before = units.empty() ? nullptr : &units.back();
       // Neighbouring chunks stay together.
-      if (!units.empty()) {
-        Box& before = units.back().box;
-        if (before.pass == box.pass && before.leaf == box.leaf && before.batch == box.batch &&
-            before.key_heads == box.key_heads && before.chunks.end == chunk &&
-            before.chunks.begin >= own) {
-          before.chunks.end = chunk + 1;
-          units.back() = unit(before);
-          continue;
-        }
+      if (before != nullptr && before->box.pass == box.pass && before->box.leaf == box.leaf &&
+          before->box.batch == box.batch && before->box.key_heads == box.key_heads &&
+          before->box.chunks.end == chunk && before->box.chunks.begin > 0) {
+        before->box.chunks.end = chunk + 1;
+        before->pairs += one.pairs;
+      } else {
+        units.push_back(one);
       }
-      units.push_back(unit(box));
     }
   }
 }
@@ -177,10 +191,40 @@ void Dealer::cut_heavy(const Box& leaf, int home) {
 void Dealer::keep() {
   for (int part = 0; part < group_.parts; ++part) {
     Units& units = kept_[static_cast<std::size_t>(part)];
+    set_aside(part);
     fill(part, mean_ * (1 + excess_), mean_ * excess_ * 1.25, Cuts::none, units);
     away_.insert(away_.end(), units.rbegin(), units.rend());
   }
   std::ranges::reverse(away_);
+}
+
+// Where units are large, small ones of a part that has room fill what large ones leave.
+void Dealer::set_aside(int part) {
+  if (largest_ <= excess_ * mean_) return;
+  Units& units = kept_[static_cast<std::size_t>(part)];
+  double all = 0, aside = 0;
+  for (const Unit& unit : units) all += unit.pairs;
+  if (all + largest_ >= mean_) return;
+  Units& small = small_[static_cast<std::size_t>(part)];
+  std::erase_if(units, [&](const Unit& unit) {
+    const auto boxes = static_cast<double>(unit.box.key_heads.count() * unit.box.batch.count());
+    if (unit.pairs > largest_ / 3 * boxes || aside + unit.pairs > largest_) return false;
+    aside += unit.pairs;
+    small.push_back(unit);
+    return true;
+  });
+}
+
+void Dealer::take_back() {
+  Units others;
+  for (int part = 0; part < group_.parts; ++part) {
+    Units& small = small_[static_cast<std::size_t>(part)];
+    fill(part, mean_ * (1 + excess_), 0, Cuts::none, small);
+    others.insert(others.end(), small.rbegin(), small.rend());
+  }
+  std::ranges::reverse(others);
+  others.insert(others.end(), away_.begin(), away_.end());
+  away_ = std::move(others);
 }
 
 // To parts that have room: to a mean's part and so many times the excess.
@@ -216,7 +260,9 @@ void Dealer::stream(std::size_t pass) {
 // What found no room.
 void Dealer::deal_rest() {
   for (const Units& units : in_order_) away_.insert(away_.begin(), units.begin(), units.end());
-  for (const double more : {1.0, 1.4}) move(away_, more, Cuts::some);
+  // Cuts cost more than what is still missing of a share.
+  for (const double more : {1.0, most_excess}) move(away_, more, Cuts::none);
+  for (const double more : {1.0, most_excess}) move(away_, more, Cuts::some);
   using Loaded = std::pair<double, int>;
   std::priority_queue<Loaded, std::vector<Loaded>, std::greater<>> parts;
   for (int part = 0; part < group_.parts; ++part) parts.emplace(load(part), part);
@@ -250,11 +296,26 @@ void Dealer::fill(int part, double cap, double enough, Cuts cuts, Units& units) 
     if (room < enough) return;
     const std::size_t last = units.size() > look_ahead ? units.size() - look_ahead : 0;
     bool taken = false;
-    for (std::size_t at = units.size(); at-- > last && !taken;) taken = take(part, at, room, units);
+    std::size_t best = units.size();
+    double most = 0;
+    for (std::size_t at = units.size(); at-- > last;) {
+      const double pairs = that_fits(units[at], room);
+      if (pairs <= most) continue;
+      most = pairs;
+      best = at;
+    }
+    if (best < units.size()) taken = take(part, best, room, units);
     for (std::size_t at = units.size(); at-- > last && !taken;)
       taken = take_cut(part, at, room, cuts, units);
     if (!taken) return;
   }
+}
+
+// How much take() would.
+double Dealer::that_fits(const Unit& unit, double room) const {
+  if (unit.pairs <= room) return unit.pairs;
+  const auto parts = divided(unit, room);
+  return parts && parts->first.pairs <= room ? parts->first.pairs : 0;
 }
 
 // The unit, or some of its key heads or batch entries.
@@ -297,10 +358,17 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
     const bool may = range == &Box::batch ? group_.divisible.batch : group_.divisible.heads;
     if (whole.count() < 2 || !may) continue;
     std::int64_t first = whole.begin + 1;
-    Box more = all.box;
-    for (; first + 1 < whole.end; ++first) {
-      (more.*range).end = first + 1;
-      if (group_.costs.of(more) > room) break;
+    if (group_.costs.are_alike(all.box.pass)) {
+      const double one = all.pairs / static_cast<double>(whole.count());
+      if (one > 0)
+        first = whole.begin + std::clamp<std::int64_t>(static_cast<std::int64_t>(room / one), 1,
+                                                       whole.count() - 1);
+    } else {
+      Box more = all.box;
+      for (; first + 1 < whole.end; ++first) {
+        (more.*range).end = first + 1;
+        if (group_.costs.of(more) > room) break;
+      }
     }
     Box front = all.box, back = all.box;
     (front.*range).end = (back.*range).begin = first;
@@ -314,6 +382,12 @@ std::optional<std::pair<Unit, Unit>> Dealer::divided(const Unit& all, double roo
 std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) const {
   const Range chunks = group_.costs.seen(all.box);
   if (chunks.count() < 2) return std::nullopt;
+  const double states_of_chunk = group_.pairs_of_states[static_cast<std::size_t>(all.box.pass)] *
+                                 static_cast<double>(boxes_of(all.box));
+  // What is sent should take less time than what is moved. Most chunks have less than four times the mean.
+  const bool must = all.pairs >= most_uncut * mean_;
+  if (!must && 4 * all.pairs < states_of_chunk * static_cast<double>(chunks.count()))
+    return std::nullopt;
   const auto some = [&](std::int64_t begin, std::int64_t end) {
     Box box = all.box;
     box.chunks = {begin, end};
@@ -333,9 +407,12 @@ std::optional<std::pair<Unit, Unit>> Dealer::cut(const Unit& all, double room) c
   if (std::max(front, back) < least) return std::nullopt;
   // Nobody has to do empty chunks that follow.
   const bool both = std::min(front, back) >= std::max(front, back) - least;
-  if (both ? first > last : front > back)
-    return std::pair(some(begin, first), some(first, chunks.end));
-  return std::pair(some(last, chunks.end), some(begin, last));
+  const bool at_first = both ? first > last : front > back;
+  const Unit later = at_first ? some(first, chunks.end) : some(last, chunks.end);
+  const Unit earlier = at_first ? some(begin, first) : some(begin, last);
+  const double states = static_cast<double>(later.box.chunks.count()) * states_of_chunk;
+  if (!must && states > std::min(later.pairs, earlier.pairs)) return std::nullopt;
+  return at_first ? std::pair(earlier, later) : std::pair(later, earlier);
 }
 
 }  // namespace
@@ -372,8 +449,9 @@ double Costs::for_each_list(const Box& box, const Each& each) const {
   for (std::int64_t b = batch.begin; b < batch.end; ++b)
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       each(work.list(box.leaf, b, head));
-  return static_cast<double>((box.batch.count() / batch.count()) *
-                             (box.key_heads.count() / heads.count()));
+  const std::int64_t times =
+      box.batch.count() / batch.count() * (box.key_heads.count() / heads.count());
+  return static_cast<double>(times);
 }
 
 double Costs::of(const Box& box) const {

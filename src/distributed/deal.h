@@ -44,6 +44,10 @@ class Costs {
   [[nodiscard]] std::int64_t passes() const { return std::ssize(passes_); }
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t chunks() const { return chunks_; }
+  // Whether all batch entries and key heads have the same work in a pass.
+  [[nodiscard]] bool are_alike(std::int64_t number) const {
+    return pass(number).batch_lists == 1 && pass(number).head_lists == 1;
+  }
   // Whether all key heads have the same work.
   [[nodiscard]] bool heads_alike() const { return heads_alike_; }
 
@@ -70,6 +74,11 @@ struct Group {
   // Of each pass and leaf, and of each chunk of keys.
   const std::vector<std::vector<int>>& homes;           // a part, or -1
   const std::vector<std::vector<int>>& parts_of_chunk;  // ascending
+  // Bytes of the state of a row over bytes of a row of K and V.
+  double state_in_keys = 1;
+  layout::Range chunks = {};  // the number of the first, as plan/chunks.h counts
+  // For each pass, how many pairs take as long as to send the states of a leaf and a chunk.
+  std::vector<double> pairs_of_states = {};
   Divisible divisible;
 };
 

@@ -2,24 +2,29 @@
 //
 //   begin     all ranks say what they call; meanwhile parts whose rows and keys are here are computed
 //   in        rows of keys to who looks at them, rows of queries to who computes them
-//   compute   own parts first, then those with rows of others; tasks wait for the keys they look at
-//   out       results, or states of cut parts, to the owners of the rows
+//   compute   own parts batch by batch, and between them those with rows of others, as they come; tasks wait for the
+//             keys they look at
+//   out       results, or states of cut parts, to the owner of the rows as soon as all of its are done
 //   end       all ranks say what has become of it; then rows are joined and written
 //
 // Until the end nothing is written, and after it nothing can fail. Read run_forward() first.
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "api/check.h"
+#include "api/positions.h"
 #include "api/run_call.h"
 #include "base/copy.h"
 #include "base/error.h"
 #include "distributed/call_facts.h"
 #include "distributed/forward_call.h"
+#include "distributed/packed_rows.h"
 #include "distributed/row_join.h"
 #include "distributed/row_mail.h"
 #include "distributed/shard_keys.h"
+#include "distributed/sharded_captures.h"
 #include "run/row_states.h"
 
 namespace treadle::distributed {
@@ -29,9 +34,9 @@ using layout::Range;
 
 // Where a part's rows are, and what it finds.
 struct ForwardRoom {
-  Tensor q, out, lse, max;
+  PackedRows q, out, lse, max;
   struct State {
-    Tensor maximum, weight, sums;
+    PackedRows maximum, weight, sums;
     run::StateViews views;
   };
   std::vector<State> states;  // slice by slice
@@ -49,7 +54,7 @@ class ForwardRun {
         v_(mine.v),
         own_keys_{k_.view(), v_.view(), held.own_keys()},
         in_(held.channel, "forward"),
-        out_(held.channel, "forward") {
+        back_(held.channel, "forward") {
     make_rooms();
     make_mail();
     keys_ = std::make_unique<ShardKeys>(own_keys_, held_.keys, held_.rank(), held_.from, in_);
@@ -57,38 +62,43 @@ class ForwardRun {
 
   Mail& in() { return in_; }
 
+  // Rows of others as soon as they are here, for what is found of them goes back; own ones meanwhile.
   void compute() {
-    run([](const Part& part) { return part.own; });
-    const auto foreign = [](const Part& part) { return !part.own; };
-    if (std::ranges::none_of(held_.parts, foreign)) return;
-    take_in();
-    run(foreign);
-  }
-
-  // Announced messages leave, whatever has become of the work.
-  void send() {
-    for (Mail::Message& message : out_.sends) {
-      std::byte* to = message.bytes.data();
-      for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-        const auto& runs = held_.parts[p].from[static_cast<std::size_t>(message.rank)];
-        const ForwardRoom& room = rooms_[p];
-        if (held_.parts[p].final) {
-          take_packed(room.out, runs, to);
-          if (lse_) take_packed(room.lse, runs, to);
-          if (max_) take_packed(room.max, runs, to);
-        }
-        for (const ForwardRoom::State& state : room.states)
-          for (const Tensor* tensor : {&state.maximum, &state.weight, &state.sums})
-            take_packed(*tensor, runs, to);
+    std::vector<Work> own, foreign;
+    for (std::size_t p = 0; p < held_.parts.size(); ++p) {
+      for (Work& work : work_of(p)) {
+        const bool here = std::ranges::all_of(work.ranks, [&](int r) { return r == held_.rank(); });
+        (here ? own : foreign).push_back(std::move(work));
       }
     }
-    out_.start();
+    std::size_t next = 0;
+    while (next < own.size() || !foreign.empty()) {
+      in_.poll();
+      // Who has nothing else to do waits.
+      if (next == own.size())
+        for (const int r : foreign.front().ranks)
+          if (r != held_.rank()) in_.await(static_cast<std::size_t>(r));
+      const std::vector<Work> ready = take_ready(foreign);
+      if (!ready.empty()) {
+        run(ready);
+        send_done(foreign);
+      } else if (next < own.size()) {
+        const std::size_t end = foreign.empty() ? own.size() : next + 1;
+        run({own.data() + next, end - next});
+        next = end;
+      }
+    }
   }
+
+  // What has not left yet: announced messages leave, whatever has become of the work.
+  void send() { send_done({}); }
   void finish() {
     in_.finish();
-    out_.finish();
+    back_.finish();
+    for (const std::unique_ptr<Mail>& mail : out_) mail->finish();
     count(held_.forward_moved, in_);
-    count(held_.forward_moved, out_);
+    count(held_.forward_moved, back_);
+    for (const std::unique_ptr<Mail>& mail : out_) count(held_.forward_moved, *mail);
   }
 
   // Allocates little, after all ranks have agreed that all is well.
@@ -104,9 +114,14 @@ class ForwardRun {
       const Range heads = part.heads(held_.per_key_head());
       ForwardRoom& room = rooms_[p];
       if (part.final) {
-        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out);
-        if (lse_) unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse);
-        if (max_) unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max);
+        unpack_rows(results.out, own.begin, part.piece.batch, heads, rows, room.out.view(),
+                    facts_.workers.unstoppable());
+        if (lse_)
+          unpack_rows(*results.lse, own.begin, part.piece.batch, heads, rows, room.lse.view(),
+                      facts_.workers.unstoppable());
+        if (max_)
+          unpack_rows(*results.max, own.begin, part.piece.batch, heads, rows, room.max.view(),
+                      facts_.workers.unstoppable());
         continue;
       }
       for (std::size_t s = 0; s < room.states.size(); ++s) {
@@ -115,7 +130,7 @@ class ForwardRun {
                          rows, part.rows(), views.maximum, views.weight, views.sums});
       }
     }
-    for (const Mail::Message& message : out_.receives) {
+    for (const Mail::Message& message : back_.receives) {
       const std::byte* at = message.bytes.data();
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
@@ -139,7 +154,9 @@ class ForwardRun {
       }
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
-                facts_.dropout ? facts_.dropout->scale : 1.0, results, facts_.workers);
+                facts_.dropout ? facts_.dropout->scale : 1.0, results,
+                facts_.workers.unstoppable());
+    keep_memory();
   }
 
  private:
@@ -149,19 +166,38 @@ class ForwardRun {
       const std::int64_t b = part.piece.batch.count(), h = part.heads(held_.per_key_head()).count(),
                          rows = part.rows();
       ForwardRoom& room = rooms_.emplace_back();
-      room.q = Tensor(held_.q, {b, h, rows, held_.sizes.dim});
-      room.out = Tensor(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
-      if (part.final && lse_) room.lse = Tensor(compute, {b, h, rows});
-      if (part.final && max_) room.max = Tensor(compute, {b, h, rows});
+      const auto make = [&](DType type, const Dims& shape) {
+        return PackedRows(held_.spare_forward, type, shape);
+      };
+      room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
+      room.out = make(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
+      if (part.final && lse_) room.lse = make(compute, {b, h, rows});
+      if (part.final && max_) room.max = make(compute, {b, h, rows});
       for (std::int64_t s = 0; !part.final && s < part.slice_count(); ++s) {
         ForwardRoom::State& state = room.states.emplace_back();
-        state.maximum = Tensor(compute, {b, h, rows});
-        state.weight = Tensor(compute, {b, h, rows});
-        state.sums = Tensor(compute, {b, h, rows, held_.sizes.value_dim});
+        state.maximum = make(compute, {b, h, rows});
+        state.weight = make(compute, {b, h, rows});
+        state.sums = make(compute, {b, h, rows, held_.sizes.value_dim});
         state.views = {state.maximum.view().data(), state.weight.view().data(),
                        state.sums.view().data()};
       }
     }
+  }
+
+  // For the next call.
+  void keep_memory() {
+    std::vector<Buffer> all;
+    for (ForwardRoom& room : rooms_) {
+      for (PackedRows* rows : {&room.q, &room.out, &room.lse, &room.max})
+        all.push_back(rows->release());
+      for (ForwardRoom::State& state : room.states)
+        for (PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+          all.push_back(rows->release());
+    }
+    in_.release(all);
+    back_.release(all);
+    for (const std::unique_ptr<Mail>& mail : out_) mail->release(all);
+    held_.spare_forward.keep(std::move(all));
   }
 
   void make_mail() {
@@ -170,84 +206,154 @@ class ForwardRun {
     for (int r = 0; r < held_.ranks(); ++r) {
       const auto at = static_cast<std::size_t>(r);
       const bool self = r == held_.rank();
-      const std::int64_t of_keys = self ? 0 : bytes_of(held_.to[at], own_keys_);
-      Buffer sent(self ? 0 : of_keys + bytes_to_parts(held_, r, rows.there));
-      if (!self) {
-        pack(held_.to[at], own_keys_, sent.data());
-        std::byte* to = sent.data() + of_keys;
-        for (const Away& away : held_.away)
-          if (away.rank == r)
-            take_rows(q_.view(), own.begin, away.shape.piece.batch,
-                      away.shape.heads(held_.per_key_head()), away.rows, to);
-      }
+      Buffer sent = held_.spare_forward.take(
+          self ? 0 : bytes_of(held_.to[at], own_keys_) + bytes_to_parts(held_, r, rows.there));
       in_.sends.push_back({r, std::move(sent)});
-      in_.receives.push_back({r, Buffer(self ? 0
-                                             : bytes_of(held_.from[at], own_keys_) +
-                                                   bytes_from_homes(held_, r, rows.there))});
-      out_.sends.push_back({r, Buffer(self ? 0 : bytes_to_homes(held_, r, rows))});
-      out_.receives.push_back({r, Buffer(self ? 0 : bytes_from_parts(held_, r, rows))});
+      in_.receives.push_back(
+          {r, held_.spare_forward.take(self ? 0
+                                            : bytes_of(held_.from[at], own_keys_) +
+                                                  bytes_from_homes(held_, r, rows.there))});
+      if (self) continue;
+      if (const std::int64_t bytes = bytes_from_parts(held_, r, rows); bytes > 0)
+        back_.receives.push_back({r, held_.spare_forward.take(bytes)});
+      if (const std::int64_t bytes = bytes_to_homes(held_, r, rows); bytes > 0) {
+        out_.push_back(std::make_unique<Mail>(held_.channel, "forward"));
+        out_.back()->sends.push_back({r, held_.spare_forward.take(bytes)});
+      }
     }
-    std::erase_if(out_.sends, [](const Mail::Message& m) { return m.bytes.size() == 0; });
-    std::erase_if(out_.receives, [](const Mail::Message& m) { return m.bytes.size() == 0; });
+    sent_.assign(out_.size(), false);
+    base::parallel_for(facts_.workers, std::ssize(in_.sends), [&](std::int64_t r) {
+      const Mail::Message& message = in_.sends[static_cast<std::size_t>(r)];
+      if (message.bytes.size() == 0) return;
+      const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
+      pack(needs, own_keys_, message.bytes.data());
+      std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
+      for (const Away& away : held_.away)
+        if (away.rank == message.rank)
+          take_rows(q_.view(), own.begin, away.shape.piece.batch,
+                    away.shape.heads(held_.per_key_head()), away.rows, to);
+    });
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
       pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch,
-                part.heads(held_.per_key_head()),
-                part.from[static_cast<std::size_t>(held_.rank())]);
+                part.heads(held_.per_key_head()), part.from[static_cast<std::size_t>(held_.rank())],
+                facts_.workers);
     }
   }
 
-  // Rows of other ranks into the parts that they belong to.
-  void take_in() {
-    for (Mail::Message& message : in_.receives) {
+  // Some rows of a part against some keys: a call of its own.
+  struct Work {
+    std::size_t part = 0, slice = 0;
+    const Layout* layout = nullptr;
+    Range rows;
+    std::vector<int> ranks;  // that have them
+  };
+  std::vector<Work> work_of(std::size_t p) const {
+    const Part& part = held_.parts[p];
+    std::vector<Work> all;
+    for (const Batch& batch : part.batches)
+      all.push_back({p, 0, &batch.layout, batch.rows, batch.ranks});
+    if (!all.empty()) return all;
+    std::vector<int> ranks;
+    for (int r = 0; r < held_.ranks(); ++r)
+      if (!part.from[static_cast<std::size_t>(r)].empty()) ranks.push_back(r);
+    for (std::size_t s = 0; s < part.slices.size(); ++s)
+      all.push_back({p, s, &part.slices[s].layout, part.rows(), ranks});
+    return all;
+  }
+
+  // Takes out the work whose rows are all here.
+  std::vector<Work> take_ready(std::vector<Work>& foreign) {
+    std::vector<Work> ready;
+    std::erase_if(foreign, [&](Work& work) {
+      for (const int r : work.ranks)
+        if (r != held_.rank() && !in_.has(static_cast<std::size_t>(r))) return false;
+      for (const int r : work.ranks) take_in(work.part, r);
+      ready.push_back(std::move(work));
+      return true;
+    });
+    return ready;
+  }
+
+  // Rows of another rank that a part works on.
+  void take_in(std::size_t p, int rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank == held_.rank() || !taken_.insert({p, rank}).second) return;
+    const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
+    for (std::size_t before = 0; before < p; ++before)
+      from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
+              RowBytes().add(held_.q, held_.sizes.dim).sum;
+    put_packed(rooms_[p].q.view(), held_.parts[p].from[at], from);
+  }
+
+  // Sends to the ranks of whose rows there are none in work that is still to be done. Before that nothing may be sent
+  // but when all ranks have begun.
+  void send_done(std::span<const Work> left) {
+    for (std::size_t i = 0; i < out_.size(); ++i) {
+      Mail::Message& message = out_[i]->sends.front();
       const auto rank = static_cast<std::size_t>(message.rank);
-      if (message.bytes.size() == 0) continue;
-      const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
-      if (from == message.bytes.data() + message.bytes.size()) continue;
-      in_.await(rank);
-      for (std::size_t p = 0; p < held_.parts.size(); ++p)
-        put_packed(rooms_[p].q.view(), held_.parts[p].from[rank], from);
+      const bool waits = std::ranges::any_of(
+          left, [&](const Work& work) { return !held_.parts[work.part].from[rank].empty(); });
+      if (sent_[i] || waits) continue;
+      std::byte* to = message.bytes.data();
+      for (std::size_t p = 0; p < held_.parts.size(); ++p) {
+        const auto& runs = held_.parts[p].from[rank];
+        const ForwardRoom& room = rooms_[p];
+        if (held_.parts[p].final) {
+          take_packed(room.out.view(), runs, to);
+          if (lse_) take_packed(room.lse.view(), runs, to);
+          if (max_) take_packed(room.max.view(), runs, to);
+        }
+        for (const ForwardRoom::State& state : room.states)
+          for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+            take_packed(rows->view(), runs, to);
+      }
+      out_[i]->start();
+      sent_[i] = true;
     }
+    if (back_started_) return;
+    back_.start();
+    back_started_ = true;
   }
 
-  template <class Wanted>
-  void run(const Wanted& wanted) {
+  void run(std::span<const Work> some) {
     std::vector<std::unique_ptr<PartRun>> all;
-    for (std::size_t p = 0; p < held_.parts.size(); ++p)
-      if (wanted(held_.parts[p]))
-        for (std::size_t s = 0; s < held_.parts[p].slices.size(); ++s)
-          all.push_back(std::make_unique<PartRun>(*this, p, s));
+    for (const Work& work : some) all.push_back(std::make_unique<PartRun>(*this, work));
     std::vector<backend::ForwardRequest> requests;
     for (const auto& one : all) requests.push_back(one->request(*this));
-    if (!requests.empty()) facts_.compiled.backend->forward(requests);
+    facts_.compiled.backend->forward(requests);
   }
 
-  // A slice as a call of its own; requests refer to it.
+  // Requests refer to it.
   struct PartRun {
     const Part& part;
-    std::size_t slice;
+    const Work work;
     ForwardRoom& room;
     backend::Sizes sizes;
     PartKeys keys;
-    ConstView no_keys, no_values;
     Inputs inputs;
     ForwardViews results;
 
-    PartRun(ForwardRun& run, std::size_t p, std::size_t s)
-        : part(run.held_.parts[p]),
-          slice(s),
-          room(run.rooms_[p]),
+    PartRun(ForwardRun& run, const Work& what)
+        : part(run.held_.parts[what.part]),
+          work(what),
+          room(run.rooms_[what.part]),
           sizes(part.sizes(run.held_.sizes)),
           keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
                part.piece.key_heads),
-          inputs{room.q, run.none_k_, run.none_v_},
-          results{room.out.view(), std::nullopt, std::nullopt} {
-      if (part.final && run.lse_) results.lse = room.lse.view();
-      if (part.final && run.max_) results.max = room.max.view();
+          inputs{rows(ConstView(room.q.view())), run.none_k_, run.none_v_},
+          results{part.final ? rows(room.out.view()) : room.out.view(), std::nullopt,
+                  std::nullopt} {
+      if (part.final && run.lse_) results.lse = rows(room.lse.view());
+      if (part.final && run.max_) results.max = rows(room.max.view());
+    }
+    template <class Void>
+    BasicView<Void> rows(const BasicView<Void>& of_part) const {
+      return api::rows_of(of_part, of_part.size(0), work.rows);
     }
     backend::ForwardRequest request(const ForwardRun& run) {
-      return {run.facts_.request(sizes, inputs, part.slices[slice].layout, keys), results,
-              part.final ? nullptr : &room.states[slice].views};
+      return {run.facts_.request(sizes, inputs, *work.layout, keys), results,
+              part.final ? nullptr : &room.states[work.slice].views};
     }
   };
 
@@ -259,7 +365,11 @@ class ForwardRun {
   Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}},
       none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<ForwardRoom> rooms_;
-  Mail in_, out_;
+  Mail in_, back_;
+  std::vector<std::unique_ptr<Mail>> out_;  // one for each rank that gets something
+  std::vector<bool> sent_;
+  std::set<std::pair<std::size_t, int>> taken_;  // rows that have come: part and rank
+  bool back_started_ = false;
   std::unique_ptr<ShardKeys> keys_;
 };
 
@@ -283,9 +393,11 @@ class NotBegun : public std::exception {};
 
 void check_begin(Plan::Held& held, std::span<const Envelope> all) {
   try {
+    if (first_refusing(all) >= 0) throw NotBegun();
+    check_same_call(held.channel, all);
     // A rank that failed may not know the rest.
     if (first_failing(all) >= 0) throw NotBegun();
-    check_same_call(all);
+    check_same_contents(held.channel, all);
   } catch (...) {
     // Some ranks may have been in another call, or in none.
     --held.number;
@@ -301,16 +413,18 @@ void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, con
   }
 }
 
-void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
-                 const Call& call, const WantedRows& wanted,
-                 const std::function<ForwardViews()>& results) {
+namespace {
+
+void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                  const Call& call, const WantedRows& wanted,
+                  const std::function<ForwardViews()>& results) {
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
   Failure failure;
-  held.channel.check("forward");
+  const GatheredCaptures gathered(held, Envelope::Kind::forward, compiled, call);
   try {
-    facts.emplace("forward", compiled, held, call);
+    facts.emplace("forward", compiled, held, gathered.call());
     facts->what.add(wanted.lse).add(wanted.max);
     check_shard("forward", held, mine);
     views = results();
@@ -340,6 +454,15 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
   run->finish();
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
   run->deliver(views);
+}
+
+}  // namespace
+
+void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
+                 const Call& call, const WantedRows& wanted,
+                 const std::function<ForwardViews()>& results) {
+  held.channel.keep_together("forward",
+                             [&] { make_forward(compiled, held, mine, call, wanted, results); });
 }
 
 Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine,

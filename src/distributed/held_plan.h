@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "distributed/assignment.h"
+#include "distributed/buffer.h"
 #include "distributed/channel.h"
 #include "distributed/key_sums.h"
 #include "distributed/part.h"
@@ -24,8 +25,9 @@ struct Plan::Held {
       : channel(std::move(exchange), patience) {}
 
   Channel channel;
-  std::uint64_t id = 0;      // of the plan, the same on all ranks
-  std::uint64_t number = 0;  // of the next call
+  SpareBuffers spare_forward, spare_backward;  // between calls
+  std::uint64_t id = 0;                        // of the plan, the same on all ranks
+  std::uint64_t number = 0;                    // of the next call
   base::Hash mask;
   std::string machine;
   backend::Sizes sizes;  // of the whole call

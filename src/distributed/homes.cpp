@@ -26,26 +26,32 @@ void add_line(std::vector<RowsOfRank>& rows, std::int64_t position, std::int64_t
 
 }  // namespace
 
+std::vector<RowsOfRank> rows_of(const layout::Tiles& tiles, layout::Range some,
+                                const Shards& shards) {
+  std::vector<RowsOfRank> lines;
+  for (std::int64_t tile = some.begin; tile < some.end; ++tile) {
+    const passes::Axis& axis = tiles.axis(tile);
+    for (std::int64_t outer = 0; outer < axis.outer_count; ++outer)
+      add_line(lines, axis.low + outer * axis.outer_step, std::max<std::int64_t>(axis.step, 1),
+               axis.count, shards);
+  }
+  std::ranges::stable_sort(lines, {}, &RowsOfRank::rank);
+  std::vector<RowsOfRank> rows;
+  for (const RowsOfRank& line : lines) {
+    if (!rows.empty() && rows.back().rank == line.rank) {
+      rows.back().rows += line.rows;
+    } else {
+      rows.push_back(line);
+    }
+  }
+  return rows;
+}
+
 Homes::Homes(const layout::Tiles& tiles, std::int64_t tiles_per_leaf, const Shards& shards) {
-  std::vector<RowsOfRank> some;
   for (std::int64_t leaf = 0; leaf < leaves_of(tiles.count(), tiles_per_leaf); ++leaf) {
-    const layout::Range own = tiles_of({leaf, leaf + 1}, tiles.count(), tiles_per_leaf);
-    some.clear();
-    for (std::int64_t tile = own.begin; tile < own.end; ++tile) {
-      const passes::Axis& axis = tiles.axis(tile);
-      for (std::int64_t outer = 0; outer < axis.outer_count; ++outer)
-        add_line(some, axis.low + outer * axis.outer_step, std::max<std::int64_t>(axis.step, 1),
-                 axis.count, shards);
-    }
-    std::ranges::stable_sort(some, {}, &RowsOfRank::rank);
-    const std::size_t begin = rows_.size();
-    for (const RowsOfRank& one : some) {
-      if (rows_.size() > begin && rows_.back().rank == one.rank) {
-        rows_.back().rows += one.rows;
-      } else {
-        rows_.push_back(one);
-      }
-    }
+    const std::vector<RowsOfRank> rows =
+        rows_of(tiles, tiles_of({leaf, leaf + 1}, tiles.count(), tiles_per_leaf), shards);
+    rows_.insert(rows_.end(), rows.begin(), rows.end());
     first_.push_back(rows_.size());
   }
 }

@@ -16,6 +16,10 @@ struct RowsOfRank {
   std::int64_t rows = 0;
 };
 
+// Who has the queries of some tiles; ranks ascend.
+std::vector<RowsOfRank> rows_of(const layout::Tiles& tiles, layout::Range some,
+                                const Shards& shards);
+
 class Homes {
  public:
   Homes(const layout::Tiles& tiles, std::int64_t tiles_per_leaf, const Shards& shards);

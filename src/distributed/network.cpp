@@ -140,6 +140,8 @@ void Network::leave(int rank) {
 }
 
 void Network::abandon(int rank, const std::string& why) {
+  // Nobody hears a rank that is dead or silent.
+  if (ends_[index(rank)].state == dead || ends_[index(rank)].silent) return;
   const std::lock_guard lock(mutex_);
   if (is_abandoned_) return;  // the first reason is the one to tell
   abandoned_ = fmt::format("exchange: rank {} has given up: {}", rank, why);

@@ -54,7 +54,7 @@ PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, Rang
   const PassPlan& pass = passes[static_cast<std::size_t>(piece.pass)];
   PartShape shape;
   shape.piece = piece;
-  const Range tiles = tiles_of(piece.leaves, pass);
+  const Range tiles = piece.tiles.empty() ? tiles_of(piece.leaves, pass) : piece.tiles;
   shape.tiles = pass.tiles.some(std::span(&tiles, 1));
   shape.cut = piece.chunks != chunks;
   shape.final = !shape.cut && passes.size() == 1;
@@ -112,6 +112,48 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
       sums == Sums::per_rank ? std::ssize(part.leaves) : (shares ? sizes.batch : 1) * leaves;
   part.tree = plan::tree_parts(part.leaves, part.all_leaves);
   return part;
+}
+
+void add_batches(Part& part, int rank, const backend::QueryPasses& passes, const PassPlan& pass,
+                 const backend::Sizes& sizes, const Shards& queries, const base::Workers& workers) {
+  constexpr std::int64_t own_batches = 4;
+  const Range all = tiles_of(part.piece.leaves, pass);
+  const layout::Layout& layout = layout_of(part.slices.front());
+  const auto ranks_of = [&](std::int64_t tile) {
+    std::vector<int> ranks;
+    const Range one{tile, tile + 1};
+    const layout::Tiles alone = pass.tiles.some(std::span(&one, 1));
+    for (int r = queries.owner(alone.query(0, 0)); r < queries.ranks(); ++r)
+      if (!runs_in(alone, {queries.begin(r), queries.end(r)}).empty()) ranks.push_back(r);
+    return ranks;
+  };
+  std::int64_t own_work = 0;
+  std::vector<std::vector<int>> ranks;
+  std::vector<std::int64_t> work;
+  for (std::int64_t tile = all.begin; tile < all.end; ++tile) {
+    ranks.push_back(ranks_of(tile));
+    std::int64_t keys = 1;
+    for (const layout::Run& run : layout.runs(0, 0, tile - all.begin)) keys += run.length();
+    work.push_back(keys);
+    if (ranks.back() == std::vector<int>{rank}) own_work += keys;
+  }
+  std::int64_t done = 0;
+  for (std::int64_t begin = 0, tile = 0; tile < all.count(); ++tile) {
+    const auto at = static_cast<std::size_t>(tile);
+    const bool own = ranks[at] == std::vector<int>{rank};
+    done += own ? work[at] : 0;
+    const bool last = tile + 1 == all.count() || ranks[at + 1] != ranks[at];
+    const bool full = own && done * own_batches >= own_work;
+    if (!last && !full) continue;
+    const Range some{all.begin + begin, all.begin + tile + 1};
+    part.batches.push_back(
+        {passes.build(static_cast<std::size_t>(part.piece.pass), part.sizes(sizes).extent(),
+                      pass.tiles.some(std::span(&some, 1)), workers),
+         {part.tiles.row(begin, 0), part.tiles.row(tile, 0) + part.tiles.size(tile)},
+         ranks[at]});
+    begin = tile + 1;
+    if (full) done = 0;
+  }
 }
 
 std::vector<Ranges> keys_of(const Part& part, const Slice& slice, const backend::Sizes& all) {

@@ -58,11 +58,20 @@ struct Slice {
   Layout layout;  // of these chunks alone
 };
 
+// Some of a part's tiles, as a call of its own.
+struct Batch {
+  Layout layout;
+  layout::Range rows;      // packed
+  std::vector<int> ranks;  // that have them
+};
+
 // A part that this rank computes.
 struct Part : PartShape {
   std::vector<std::vector<RowRun>> from;  // rank by rank: the rows that it has
   bool own = false;                       // all rows are this rank's
   std::vector<Slice> slices;
+  // Of a forward, in turn, so that there is time for messages between them; or none: all at once.
+  std::vector<Batch> batches;
   std::vector<std::int64_t>
       leaves;  // by number in the tree: those of all batch entries that share keys
   plan::TreeParts tree;
@@ -79,6 +88,11 @@ struct Part : PartShape {
 Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const PassPlan& pass,
                const backend::Sizes& sizes, const Shards& queries, int rank, Sums sums,
                const base::Workers& workers);
+
+// Divides a part into batches of leaves whose queries the same ranks have; those of this rank alone
+// into a few of about equal work.
+void add_batches(Part& part, int rank, const backend::QueryPasses& passes, const PassPlan& pass,
+                 const backend::Sizes& sizes, const Shards& queries, const base::Workers& workers);
 
 // Keys that a part's slice looks at: of each list alike, or each its own. Of all leaves, or of those of a node of
 // its tree.

@@ -1,5 +1,6 @@
-// Plans made, by all ranks together. Read make_plan() first.
+// Plans made, by all ranks together. Read find_plan() first.
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "api/call.h"
@@ -12,6 +13,7 @@
 #include "distributed/agreement.h"
 #include "distributed/held_plan.h"
 #include "distributed/row_mail.h"
+#include "distributed/sharded_captures.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -36,7 +38,7 @@ void together(Channel& channel, const F& f) {
   own.step = Envelope::Step::end;
   own.outcome = failure.outcome();
   const std::vector<Envelope> all = channel.gather(own, "plan");
-  check_same_call(all);
+  check_same_call(channel, all);
   if (first_failing(all) >= 0) throw_failure(channel, all, failure);
 }
 
@@ -48,7 +50,7 @@ void check_shards(std::string_view what, const Shards& shards, int ranks, std::i
   const auto& starts = shards.starts;
   if (std::ssize(starts) != ranks + 1)
     base::fail("plan: {} are on {} ranks, the exchange has {}; there must be a shard for each",
-               what, std::ssize(starts) - 1, ranks);
+               what, starts.empty() ? 0 : std::ssize(starts) - 1, ranks);
   if (starts.front() != 0)
     base::fail("plan: {} begin at {}; the first shard must begin at 0", what, starts.front());
   for (int r = 0; r < ranks; ++r) {
@@ -83,9 +85,15 @@ std::string text_of_captures(const ir::Graph& mask, std::span<const ConstView> m
 }
 
 std::string text_of(const PlanOptions& o) {
-  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms",
+  std::string sharded;
+  for (const ShardedCapture& one : o.sharded)
+    sharded +=
+        fmt::format(", {} sharded like {} along axis {}", one.name,
+                    one.like == ShardedCapture::Like::queries ? "queries" : "keys", one.axis);
+  return fmt::format("{} Gbit/s, {} TFLOP/s, excess {}, {} head groups, sums {}, patience {} ms{}",
                      o.gigabits, o.teraflops, o.excess, o.head_groups,
-                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count());
+                     o.sums == Sums::same_bits ? "same_bits" : "per_rank", o.patience.count(),
+                     sharded);
 }
 
 void check_options(const PlanOptions& o) {
@@ -94,6 +102,11 @@ void check_options(const PlanOptions& o) {
   if (!(o.teraflops >= 0))
     base::fail("plan: {} TFLOP/s; there must be 0 (the default) or more", o.teraflops);
   if (!(o.excess >= 0)) base::fail("plan: an excess of {}; it must be 0 or more", o.excess);
+  if (!std::isfinite(o.gigabits))
+    base::fail("plan: the network has {} Gbit/s; it must be finite", o.gigabits);
+  if (!std::isfinite(o.teraflops))
+    base::fail("plan: {} TFLOP/s; there must be finitely many", o.teraflops);
+  if (!std::isfinite(o.excess)) base::fail("plan: an excess of {}; it must be finite", o.excess);
   if (o.head_groups < 0)
     base::fail("plan: {} head groups; there must be 0 (the best) or more", o.head_groups);
   if (o.patience.count() <= 0)
@@ -162,6 +175,11 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
+  for (Part& part : held.parts)
+    if (waits && part.final)
+      add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
+                  held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {
     held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
     held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
@@ -219,22 +237,24 @@ Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) 
           .chunks = reach.by_key};
 }
 
-Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
-               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
-               const Call& call, const PlanOptions& options, const Assign& assign) {
-  if (exchange == nullptr) base::fail("plan: there is no exchange");
-  const Attention::Compiled& compiled = attention.compiled();
-  // A patience that is wrong is told with the rest.
-  const auto patience = std::max(options.patience, std::chrono::milliseconds(1));
-  auto shared = std::make_shared<Plan::Held>(std::move(exchange), patience);
-  Plan::Held& held = *shared;
-  Channel& channel = held.channel;
+namespace {
 
+struct Asked {
+  const TensorSpec &q, &k, &v;
+  const Shards &queries, &keys;
+  const Call& call;
+  const PlanOptions& options;
+  const Assign& assign;
+};
+
+void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Asked& asked) {
+  const auto& [q, k, v, queries, keys, call, options, assign] = asked;
+  Channel& channel = held.channel;
   Envelope own;
   own.reserved = std::random_device()();
   const std::vector<Envelope> all = channel.gather(own, "plan");
-  if (first_failing(all) >= 0) throw_failure(channel, all, {});  // a rank refuses
-  check_same_call(all);
+  if (first_refusing(all) >= 0) throw_failure(channel, all, {});
+  check_same_call(channel, all);
   held.id = all.front().reserved << 1 | 1;
 
   std::optional<backend::Bindings> bound;
@@ -245,16 +265,21 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
     check_shards("keys", keys, held.ranks(), held.sizes.keys.count());
     api::refuse_offsets("plan", call, "shards");
     if (!call.layout.empty()) base::fail("plan: a layout is given; plans make their own");
-    bound = api::bindings_of(compiled.program, api::bind("plan", compiled.captures, call.captures));
+    check_sharded(options.sharded);
+  });
+  held.queries = queries;
+  held.keys = keys;
+  held.options = options;
+  const GatheredCaptures gathered(held, Envelope::Kind::plan, compiled, call);
+  together(channel, [&] {
+    bound = api::bindings_of(compiled.program,
+                             api::bind("plan", compiled.captures, gathered.call().captures));
   });
   held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
   held.mask = compiled.mask;
   held.q = q.dtype;
   held.k = k.dtype;
   held.v = v.dtype;
-  held.queries = queries;
-  held.keys = keys;
-  held.options = options;
   check_equal(channel, "plan", std::array{Claim{"the build", held.machine}});
   check_equal(
       channel, "plan",
@@ -284,8 +309,24 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
     held.sums = SumPlaces(held.parts, held.passes, held.sizes, held.keys);
   });
   tell_needs(held);
-  held.forward = traffic_of(held, forward_rows(held, true, false), false);
-  held.backward = traffic_of(held, backward_rows(held), true);
+  together(channel, [&] {
+    held.forward = traffic_of(held, forward_rows(held, true, false), false);
+    held.backward = traffic_of(held, backward_rows(held), true);
+  });
+}
+
+}  // namespace
+
+Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
+               const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
+               const Call& call, const PlanOptions& options, const Assign& assign) {
+  if (exchange == nullptr) base::fail("plan: there is no exchange");
+  // A patience that is wrong is told with the rest.
+  const auto patience = options.patience.count() > 0 ? options.patience : PlanOptions().patience;
+  auto shared = std::make_shared<Plan::Held>(std::move(exchange), patience);
+  shared->channel.keep_together("plan", [&] {
+    find_plan(*shared, attention.compiled(), {q, k, v, queries, keys, call, options, assign});
+  });
   return Plan(std::move(shared));
 }
 

@@ -27,7 +27,7 @@ std::vector<std::uint64_t> agree(std::shared_ptr<Exchange> exchange, std::uint64
   said.reserved = own;
   const std::vector<Envelope> all = channel.gather(said, "call");
   if (first_failing(all) >= 0) throw_failure(channel, all, {});
-  check_same_call(all);
+  check_same_call(channel, all);
   std::vector<std::uint64_t> numbers;
   for (const Envelope& one : all) numbers.push_back(one.reserved);
   return numbers;

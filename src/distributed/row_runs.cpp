@@ -52,6 +52,17 @@ struct Rows {
   }
 };
 
+// So many rows, at any distances.
+void copy_run(std::byte* to, std::int64_t to_stride, const std::byte* from,
+              std::int64_t from_stride, std::int64_t bytes, std::int64_t count) {
+  if (to_stride == bytes && from_stride == bytes) {
+    std::memcpy(to, from, static_cast<std::size_t>(count * bytes));
+    return;
+  }
+  for (std::int64_t i = 0; i < count; ++i, to += to_stride, from += from_stride)
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
 template <class Byte, class Void, class Copy>
 void for_each_stretch(const BasicView<Void>& view, std::int64_t first, layout::Range batch,
                       layout::Range heads, const Copy& copy) {
@@ -96,15 +107,9 @@ void take_rows(const ConstView& from, std::int64_t first, layout::Range batch, l
                std::span<const RowRun> runs, std::byte*& to) {
   for_each_stretch<const std::byte>(from, first, batch, heads, [&](const auto& rows) {
     for (const RowRun& run : runs) {
-      const std::byte* at = rows.base + run.position * rows.stride;
-      const std::int64_t step = run.step * rows.stride;
-      if (step == rows.bytes) {
-        std::memcpy(to, at, static_cast<std::size_t>(run.count * rows.bytes));
-        to += run.count * rows.bytes;
-        continue;
-      }
-      for (std::int64_t i = 0; i < run.count; ++i, at += step, to += rows.bytes)
-        std::memcpy(to, at, static_cast<std::size_t>(rows.bytes));
+      copy_run(to, rows.bytes, rows.base + run.position * rows.stride, run.step * rows.stride,
+               rows.bytes, run.count);
+      to += run.count * rows.bytes;
     }
   });
 }
@@ -113,50 +118,42 @@ void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::R
               std::span<const RowRun> runs, const std::byte*& from) {
   for_each_stretch<std::byte>(to, first, batch, heads, [&](const auto& rows) {
     for (const RowRun& run : runs) {
-      std::byte* at = rows.base + run.position * rows.stride;
-      const std::int64_t step = run.step * rows.stride;
-      for (std::int64_t i = 0; i < run.count; ++i, at += step, from += rows.bytes)
-        std::memcpy(at, from, static_cast<std::size_t>(rows.bytes));
+      copy_run(rows.base + run.position * rows.stride, run.step * rows.stride, from, rows.bytes,
+               rows.bytes, run.count);
+      from += run.count * rows.bytes;
     }
   });
 }
 
 void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch,
-               layout::Range heads, std::span<const RowRun> runs) {
-  for (std::int64_t b = 0; b < batch.count(); ++b) {
-    for (std::int64_t h = 0; h < heads.count(); ++h) {
-      const Rows<const std::byte> there(from, batch.begin + b, heads.begin + h, first);
-      const Rows<std::byte> here(packed, b, h, 0);
-      for (const RowRun& run : runs) {
-        std::byte* to = here.base + run.row * here.stride;
-        const std::byte* at = there.base + run.position * there.stride;
-        const std::int64_t step = run.step * there.stride;
-        if (step == there.bytes && here.stride == here.bytes) {
-          std::memcpy(to, at, static_cast<std::size_t>(run.count * here.bytes));
-          continue;
-        }
-        for (std::int64_t i = 0; i < run.count; ++i, to += here.stride, at += step)
-          std::memcpy(to, at, static_cast<std::size_t>(here.bytes));
-      }
+               layout::Range heads, std::span<const RowRun> runs, const base::Workers& workers) {
+  if (runs.empty()) return;
+  base::parallel_for(workers, batch.count() * heads.count(), [&](std::int64_t i) {
+    const std::int64_t b = i / heads.count(), h = i % heads.count();
+    const Rows<const std::byte> there(from, batch.begin + b, heads.begin + h, first);
+    const Rows<std::byte> here(packed, b, h, 0);
+    for (const RowRun& run : runs) {
+      std::byte* to = here.base + run.row * here.stride;
+      copy_run(to, here.stride, there.base + run.position * there.stride, run.step * there.stride,
+               here.bytes, run.count);
     }
-  }
+  });
 }
 
 void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
-                 std::span<const RowRun> runs, const ConstView& packed) {
-  for (std::int64_t b = 0; b < batch.count(); ++b) {
-    for (std::int64_t h = 0; h < heads.count(); ++h) {
-      const Rows<std::byte> there(to, batch.begin + b, heads.begin + h, first);
-      const Rows<const std::byte> here(packed, b, h, 0);
-      for (const RowRun& run : runs) {
-        const std::byte* from = here.base + run.row * here.stride;
-        std::byte* at = there.base + run.position * there.stride;
-        const std::int64_t step = run.step * there.stride;
-        for (std::int64_t i = 0; i < run.count; ++i, from += here.stride, at += step)
-          std::memcpy(at, from, static_cast<std::size_t>(here.bytes));
-      }
+                 std::span<const RowRun> runs, const ConstView& packed,
+                 const base::Workers& workers) {
+  if (runs.empty()) return;
+  base::parallel_for(workers, batch.count() * heads.count(), [&](std::int64_t i) {
+    const std::int64_t b = i / heads.count(), h = i % heads.count();
+    const Rows<std::byte> there(to, batch.begin + b, heads.begin + h, first);
+    const Rows<const std::byte> here(packed, b, h, 0);
+    for (const RowRun& run : runs) {
+      std::byte* at = there.base + run.position * there.stride;
+      copy_run(at, run.step * there.stride, here.base + run.row * here.stride, here.stride,
+               here.bytes, run.count);
     }
-  }
+  });
 }
 
 void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*& to) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/parallel.h"
 #include "layout/order.h"
 #include "layout/range.h"
 #include "treadle/view.h"
@@ -35,9 +36,10 @@ void put_rows(const View& to, std::int64_t first, layout::Range batch, layout::R
               std::span<const RowRun> runs, const std::byte*& from);
 // From one to the other: `packed` has exactly those entries and heads.
 void pack_rows(const View& packed, const ConstView& from, std::int64_t first, layout::Range batch,
-               layout::Range heads, std::span<const RowRun> runs);
+               layout::Range heads, std::span<const RowRun> runs, const base::Workers& workers);
 void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
-                 std::span<const RowRun> runs, const ConstView& packed);
+                 std::span<const RowRun> runs, const ConstView& packed,
+                 const base::Workers& workers);
 // As take_rows and put_rows for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.
 void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*& to);
 void put_packed(const View& to, std::span<const RowRun> runs, const std::byte*& from);

@@ -19,8 +19,21 @@ using layout::Run;
 // Keys in blocks: enough of them to be exact about the blocks of masks, few enough to be looked at
 // for every rank.
 constexpr std::int64_t most_blocks = 16384;
-constexpr std::int64_t state_numbers = 2;  // besides its values: the largest score, and the sum
 constexpr std::int64_t float_bytes = 4;
+
+struct Speeds {
+  double pairs_per_second, bytes_per_second;
+  double of_message = 20e-6;  // seconds
+
+  Speeds(const PlanCall& call, const PlanOptions& options) {
+    constexpr double usual_teraflops = 2, of_bandwidth = 0.9;
+    const double teraflops = options.teraflops > 0 ? options.teraflops : usual_teraflops;
+    pairs_per_second =
+        teraflops * 1e12 /
+        static_cast<double>(std::max<std::int64_t>(2 * (call.dim + call.value_dim), 1));
+    bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
+  }
+};
 
 class Keys {
  public:
@@ -32,7 +45,9 @@ class Keys {
   [[nodiscard]] std::int64_t blocks() const { return (all_.count() + (1LL << bits_) - 1) >> bits_; }
 
   void clear() {
-    std::ranges::fill(words_, 0);
+    if (in_words_) std::ranges::fill(words_, 0);
+    in_words_ = false;
+    ranges_.clear();
     stepped_.clear();
   }
 
@@ -50,6 +65,42 @@ class Keys {
   // each(keys, share of them): disjoint, except that a stepped run may lie among others' keys.
   template <class Each>
   void for_each(const Each& each) {
+    if (in_words_) {
+      for_each_in_words(each);
+    } else {
+      std::ranges::sort(ranges_, {}, [](const Range& range) { return range.begin; });
+      for (std::size_t i = 0; i < ranges_.size();) {
+        Range joined = ranges_[i++];
+        for (; i < ranges_.size() && ranges_[i].begin <= joined.end; ++i)
+          joined.end = std::max(joined.end, ranges_[i].end);
+        each(joined, 1.0);
+      }
+    }
+    join_stepped();
+    for (const Run& run : stepped_)
+      each(Range{run.begin(), run.end()},
+           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
+  }
+
+ private:
+  // Few ranges are listed, many are marked.
+  static constexpr std::size_t most_ranges = 24;
+
+  void add(Range keys) {
+    if (keys.empty()) return;
+    if (in_words_) return mark(keys);
+    if (!ranges_.empty() && ranges_.back().begin <= keys.begin &&
+        keys.begin <= ranges_.back().end) {
+      ranges_.back().end = std::max(ranges_.back().end, keys.end);
+      return;
+    }
+    ranges_.push_back(keys);
+    if (ranges_.size() <= most_ranges) return;
+    in_words_ = true;
+    for (const Range& range : ranges_) mark(range);
+  }
+  template <class Each>
+  void for_each_in_words(const Each& each) const {
     std::int64_t begin = -1;
     const auto key = [&](std::int64_t block) {
       return std::min(all_.begin + (block << bits_), all_.end);
@@ -71,15 +122,8 @@ class Keys {
       }
     }
     if (begin >= 0) each(Range{key(begin), all_.end}, 1.0);
-    join_stepped();
-    for (const Run& run : stepped_)
-      each(Range{run.begin(), run.end()},
-           static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
   }
-
- private:
-  void add(Range keys) {
-    if (keys.empty()) return;
+  void mark(Range keys) {
     const std::int64_t first = (keys.begin - all_.begin) >> bits_,
                        last = (keys.end - 1 - all_.begin) >> bits_;
     const auto word = [&](std::int64_t block) { return static_cast<std::size_t>(block / 64); };
@@ -128,53 +172,109 @@ class Keys {
 
   Range all_;
   int bits_ = 0;
+  bool in_words_ = false;
   std::vector<std::uint64_t> words_;
+  std::vector<Range> ranges_;
   std::vector<Run> stepped_;
 };
 
-// Whom each rank exchanges anything with, in one direction.
+// Whom the ranks of each part exchange anything with, in one direction: all of them with the same ones,
+// besides who joins their states.
 class Peers {
  public:
-  explicit Peers(int ranks)
-      : ranks_(ranks),
-        words_((static_cast<std::size_t>(ranks) + 63) / 64),
-        bits_(static_cast<std::size_t>(ranks) * words_) {}
+  Peers(const Shards& shards, int groups)
+      : ranks_(shards.ranks()),
+        groups_(groups),
+        words_((static_cast<std::size_t>(ranks_) + 63) / 64),
+        has_rows_(words_),
+        bits_(static_cast<std::size_t>(ranks_ / groups) * words_) {
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (shards.count(rank) > 0) has_rows_[word_of(rank)] |= bit_of(rank);
+  }
 
-  void add(int rank, int peer) { add(rank, peer, peer); }
-  // first ... last
+  void add(int rank, int peer) { row(rank)[word_of(peer)] |= bit_of(peer); }
+  // Those of first ... last that have rows.
   void add(int rank, int first, int last) {
-    std::uint64_t* bits = bits_.data() + static_cast<std::size_t>(rank) * words_;
+    std::uint64_t* bits = row(rank);
     for (int word = first / 64; word <= last / 64; ++word) {
       const int begin = std::max(first - word * 64, 0), end = std::min(last - word * 64, 63);
-      bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end));
+      bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end)) &
+                    has_rows_[static_cast<std::size_t>(word)];
     }
   }
-  // Messages to the rank's peers.
-  void count_sent(std::vector<Traffic>& traffic) const {
-    for (int rank = 0; rank < ranks_; ++rank)
-      for_each(rank, [&](std::size_t) { ++traffic[static_cast<std::size_t>(rank)].messages; });
+  // Group by group.
+  void add_join(int from, int to) { joins_.emplace_back(from, to); }
+
+  // Messages to the ranks' peers.
+  void count_sent(std::vector<Traffic>& traffic) {
+    std::ranges::sort(joins_);
+    const auto same = std::ranges::unique(joins_);
+    joins_.erase(same.begin(), same.end());
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::int64_t& messages = traffic[static_cast<std::size_t>(rank)].messages;
+      for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(row(rank)[at]);
+      if (has(rank, rank)) --messages;
+    }
+    for (const auto& [first_from, first_to] : joins_) {
+      for (int group = 0; group < groups_; ++group) {
+        const int from = first_from + group, to = first_to + group;
+        if (!has(from, to)) ++traffic[static_cast<std::size_t>(from)].messages;
+      }
+    }
   }
   // Or from them.
   void count_received(std::vector<Traffic>& traffic) const {
-    for (int rank = 0; rank < ranks_; ++rank)
-      for_each(rank, [&](std::size_t peer) { ++traffic[peer].messages; });
-  }
-
- private:
-  template <class Each>
-  void for_each(int rank, const Each& each) const {
-    for (std::size_t at = 0; at < words_; ++at) {
-      std::uint64_t word = bits_[static_cast<std::size_t>(rank) * words_ + at];
-      for (; word != 0; word &= word - 1) {
-        const std::size_t peer = at * 64 + static_cast<std::size_t>(std::countr_zero(word));
-        if (peer != static_cast<std::size_t>(rank)) each(peer);
+    for (int first = 0; first < ranks_; first += groups_) {
+      for (std::size_t at = 0; at < words_; ++at) {
+        for (std::uint64_t word = row(first)[at]; word != 0; word &= word - 1) {
+          const int peer = static_cast<int>(at) * 64 + std::countr_zero(word);
+          const bool inside = peer / groups_ == first / groups_;
+          traffic[static_cast<std::size_t>(peer)].messages += groups_ - (inside ? 1 : 0);
+        }
       }
     }
   }
 
-  int ranks_;
+ private:
+  static std::size_t word_of(int rank) { return static_cast<std::size_t>(rank) / 64; }
+  static std::uint64_t bit_of(int rank) { return std::uint64_t{1} << (rank % 64); }
+  [[nodiscard]] bool has(int rank, int peer) const {
+    return (row(rank)[word_of(peer)] & bit_of(peer)) != 0;
+  }
+  [[nodiscard]] const std::uint64_t* row(int rank) const {
+    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  }
+  std::uint64_t* row(int rank) {
+    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  }
+
+  int ranks_, groups_;
   std::size_t words_;
-  std::vector<std::uint64_t> bits_;  // [rank][peer]
+  std::vector<std::uint64_t> has_rows_;     // [rank]
+  std::vector<std::uint64_t> bits_;         // [part][peer]
+  std::vector<std::pair<int, int>> joins_;  // from and to of the first group
+};
+
+// Whose a position is, without a search.
+class Owners {
+ public:
+  explicit Owners(const Shards& shards) : shards_(shards) {
+    while (shards.length() > most_blocks << bits_) ++bits_;
+    for (std::int64_t at = 0; at < shards.length(); at += std::int64_t{1} << bits_)
+      first_.push_back(shards.owner(at));
+  }
+
+  [[nodiscard]] const Shards& shards() const { return shards_; }
+  [[nodiscard]] int of(std::int64_t position) const {
+    int owner = first_[static_cast<std::size_t>(position >> bits_)];
+    while (shards_.end(owner) <= position) ++owner;
+    return owner;
+  }
+
+ private:
+  const Shards& shards_;
+  int bits_ = 0;
+  std::vector<int> first_;  // of each block
 };
 
 // Rows that each rank hands out or gets, from ranges of positions that some rank needs or has.
@@ -185,19 +285,16 @@ class RowsByOwner {
         rows_(static_cast<std::size_t>(shards.ranks())),
         covered_(static_cast<std::size_t>(shards.ranks()) + 1) {}
 
-  // Calls each(first owner, last owner); owners without rows may be among them.
-  template <class Each>
-  void add(Range keys, double weight, const Each& each) {
-    const int first = shards_.owner(keys.begin), last = shards_.owner(keys.end - 1);
+  // The range's first and last key belong to these.
+  void add(Range keys, int first, int last, double weight) {
     if (first == last) {
       at(first) += weight * static_cast<double>(keys.count());
-    } else {
-      at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
-      at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
-      covered_[static_cast<std::size_t>(first) + 1] += weight;
-      covered_[static_cast<std::size_t>(last)] -= weight;
+      return;
     }
-    each(first, last);
+    at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
+    at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
+    covered_[static_cast<std::size_t>(first) + 1] += weight;
+    covered_[static_cast<std::size_t>(last)] -= weight;
   }
   void take_away(int rank, double rows) { at(rank) -= rows; }
 
@@ -216,6 +313,26 @@ class RowsByOwner {
 
   const Shards& shards_;
   std::vector<double> rows_, covered_;
+};
+
+// Rows of K and V, or of their gradients, that a part has to do with: the same for all its ranks, except that
+// each has some of them itself.
+struct Moved {
+  struct Near {
+    Range keys;
+    double weight = 0;
+  };
+  double rows = 0;
+  std::vector<Near> near;  // those among which are keys of the part's own ranks
+
+  [[nodiscard]] double within(Range shard) const {
+    double own = 0;
+    for (const Near& some : near)
+      own += some.weight *
+             static_cast<double>(std::max<std::int64_t>(
+                 0, std::min(some.keys.end, shard.end) - std::max(some.keys.begin, shard.begin)));
+    return own;
+  }
 };
 
 // Key heads of some batch entries in which a rank has the same pieces, of the same keys.
@@ -240,50 +357,50 @@ std::vector<std::int64_t> borders(std::span<const Piece> pieces, Range Piece::* 
 
 bool holds(Range all, Range some) { return all.begin <= some.begin && some.end <= all.end; }
 
+// What ranks move, and what each rank of a part moves besides.
+struct Book {
+  std::vector<Traffic> ranks, parts;
+};
+
 class Model {
  public:
-  Model(const Problem& problem, std::span<const Piece> pieces)
+  Model(const Problem& problem, std::span<const Piece> pieces, int head_groups)
       : problem_(problem),
         call_(problem.call),
         pieces_(pieces),
         ranks_(problem.ranks()),
         chunks_(plan::chunks_of(problem.call.keys)),
-        first_peers_(ranks_),
-        last_peers_(ranks_),
-        gradient_peers_(ranks_),
+        groups_(problem.costs.heads_alike() ? head_groups : 1),
+        first_peers_(problem.keys, groups_),
+        last_peers_(problem.keys, groups_),
+        gradient_peers_(problem.keys, groups_),
         keys_(problem.call.keys),
+        owners_(problem.keys),
         needed_(problem.keys),
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
     found_.pairs.resize(count);
-    found_.forward.resize(count);
-    found_.backward.resize(count);
     found_.memory.resize(count);
+    for (Book* book : {&forward_, &backward_}) {
+      book->ranks.resize(count);
+      book->parts.resize(count / static_cast<std::size_t>(groups_));
+    }
     for (const PassWork& work : problem.passes) {
       each_entry_ = each_entry_ || work.batch_lists > 1;
       each_head_ = each_head_ || work.head_lists > 1;
     }
   }
 
+  // If all key heads are alike, so are the head groups: the first one is looked at.
   Modelled run() {
     find_first_chunks();
-    for (const Piece& piece : pieces_) {
-      count_pairs(piece);
-      if (is_cut(piece)) {
-        for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
-      } else {
-        move_rows(piece);
-      }
-    }
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
-      for (const Alike& some : alike({first, last})) {
-        move_keys(first->rank, some);
-        move_gradients(first->rank, some);
-      }
+      if (first->rank % groups_ == 0) add({first, last});
       first = last;
     }
+    share_out();
     count_key_bytes();
     first_peers_.count_received(found_.forward);
     last_peers_.count_sent(found_.forward);
@@ -295,10 +412,14 @@ class Model {
 
  private:
   void find_first_chunks();
+  void add(std::span<const Piece> of_rank);
+  void share_out();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
-  void move_keys(int rank, const Alike& some);
-  void move_gradients(int rank, const Alike& some);
+  void find_keys(const Alike& some);
+  void find_gradients(const Alike& some);
+  void add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists);
+  void move_keys();
   void count_key_bytes();
   void sum_up();
   [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
@@ -330,13 +451,18 @@ class Model {
   static Traffic& of(std::vector<Traffic>& traffic, int rank) {
     return traffic[static_cast<std::size_t>(rank)];
   }
-  static void send(std::vector<Traffic>& traffic, int from, int to, std::int64_t bytes) {
-    of(traffic, from).sent += bytes;
-    of(traffic, to).received += bytes;
+  // From a rank to all ranks of another's part, or from those to it: to itself nobody sends.
+  void send_to_part(Book& book, int from, int part, std::int64_t bytes) const {
+    const bool inside = from / groups_ == part / groups_;
+    of(book.ranks, from).sent += bytes * (groups_ - (inside ? 1 : 0));
+    of(book.parts, part / groups_).received += bytes;
+    if (inside) of(book.ranks, from).received -= bytes;
   }
-  [[nodiscard]] std::int64_t own_rows(int rank, Range keys) const {
-    return std::max<std::int64_t>(0, std::min(keys.end, problem_.keys.end(rank)) -
-                                         std::max(keys.begin, problem_.keys.begin(rank)));
+  void send_from_part(Book& book, int part, int to, std::int64_t bytes) const {
+    const bool inside = to / groups_ == part / groups_;
+    of(book.ranks, to).received += bytes * (groups_ - (inside ? 1 : 0));
+    of(book.parts, part / groups_).sent += bytes;
+    if (inside) of(book.ranks, to).sent -= bytes;
   }
   // The keys that leaves of some pieces look at, into keys_.
   void gather(const Alike& some, std::int64_t pass, Range leaves);
@@ -352,9 +478,15 @@ class Model {
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
   // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
   std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
-  Peers first_peers_;                  // who sends a rank what it needs
-  Peers last_peers_, gradient_peers_;  // whom it sends what it found
+  int groups_;                              // that are alike
+  Peers first_peers_;                       // who sends a rank what it needs
+  Peers last_peers_, gradient_peers_;       // whom it sends what it found
+  std::vector<std::pair<int, int>> joins_;  // from, to
+  Book forward_, backward_;
+  int first_rank_ = 0;             // of the part that is looked at
+  Moved keys_moved_, sums_moved_;  // what it needs, and what it adds to gradients
   Keys keys_;
+  Owners owners_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
   Modelled found_;
 };
@@ -368,6 +500,38 @@ void Model::find_first_chunks() {
   }
 }
 
+void Model::add(std::span<const Piece> of_rank) {
+  for (const Piece& piece : of_rank) {
+    count_pairs(piece);
+    if (is_cut(piece)) {
+      for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
+    } else {
+      move_rows(piece);
+    }
+  }
+  first_rank_ = of_rank.front().rank;
+  keys_moved_ = sums_moved_ = {};
+  for (const Alike& some : alike(of_rank)) {
+    find_keys(some);
+    find_gradients(some);
+  }
+  move_keys();
+}
+
+// What is the same for the ranks of a part, to each of them.
+void Model::share_out() {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const int first = rank - rank % groups_;
+    found_.pairs[static_cast<std::size_t>(rank)] = found_.pairs[static_cast<std::size_t>(first)];
+    for (Book* book : {&forward_, &backward_}) {
+      of(book->ranks, rank).sent += of(book->parts, rank / groups_).sent;
+      of(book->ranks, rank).received += of(book->parts, rank / groups_).received;
+    }
+  }
+  found_.forward = std::move(forward_.ranks);
+  found_.backward = std::move(backward_.ranks);
+}
+
 void Model::count_pairs(const Piece& piece) {
   for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
     found_.pairs[static_cast<std::size_t>(piece.rank)] +=
@@ -378,35 +542,46 @@ void Model::count_pairs(const Piece& piece) {
 void Model::move_rows(const Piece& piece) {
   const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
   const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
-  const std::int64_t state = (call_.value_dim + state_numbers) * float_bytes;
+  const std::int64_t state = (call_.value_dim + state_numbers) * state_bytes;
   const std::int64_t out =
       terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
   const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
   const std::int64_t q = call_.dim * call_.query_bytes;
   const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
   const int joins = cut ? this->joins(piece) : piece.rank;
-  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf) {
-    for (const RowsOfRank& rows : problem_.homes[static_cast<std::size_t>(piece.pass)].of(leaf)) {
-      const std::int64_t count = rows.rows * lists;
-      if (rows.rank != piece.rank) {
-        send(found_.forward, rows.rank, piece.rank, count * q);
-        send(found_.backward, rows.rank, piece.rank,
-             count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-        first_peers_.add(piece.rank, rows.rank);
-      }
-      if (joins != piece.rank) {
-        send(found_.forward, piece.rank, joins, count * states * state);
-        send(found_.backward, piece.rank, joins, count * states * call_.dim * float_bytes);
-        last_peers_.add(piece.rank, joins);
-        gradient_peers_.add(piece.rank, joins);
-      } else if (rows.rank != piece.rank) {
-        send(found_.forward, piece.rank, rows.rank, count * out);
-        send(found_.backward, piece.rank, rows.rank, count * dq);
-        last_peers_.add(piece.rank, rows.rank);
-        gradient_peers_.add(piece.rank, rows.rank);
-      }
-    }
+  if (joins != piece.rank) {
+    last_peers_.add_join(piece.rank, joins);
+    gradient_peers_.add_join(piece.rank, joins);
   }
+  const auto move = [&](const RowsOfRank& rows) {
+    const std::int64_t count = rows.rows * lists;
+    send_to_part(forward_, rows.rank, piece.rank, count * q);
+    send_to_part(backward_, rows.rank, piece.rank,
+                 count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+    first_peers_.add(piece.rank, rows.rank);
+    if (joins != piece.rank) {
+      // Group by group.
+      const auto to = [&](Book& book, std::int64_t bytes) {
+        of(book.parts, piece.rank / groups_).sent += bytes;
+        of(book.parts, joins / groups_).received += bytes;
+      };
+      to(forward_, count * states * state);
+      to(backward_, count * states * call_.dim * float_bytes);
+      return;
+    }
+    send_from_part(forward_, piece.rank, rows.rank, count * out);
+    send_from_part(backward_, piece.rank, rows.rank, count * dq);
+    last_peers_.add(piece.rank, rows.rank);
+    gradient_peers_.add(piece.rank, rows.rank);
+  };
+  const auto pass = static_cast<std::size_t>(piece.pass);
+  if (cut) {
+    for (const RowsOfRank& rows : rows_of(problem_.tiles[pass], piece.tiles, problem_.queries))
+      move(rows);
+    return;
+  }
+  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+    for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
 }
 
 std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
@@ -438,42 +613,29 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
   }
 }
 
-void Model::move_keys(int rank, const Alike& some) {
+// What keys_ has, for so many lists; then it is empty.
+void Model::add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists) {
+  const Range own{problem_.keys.begin(first_rank_), problem_.keys.end(first_rank_ + groups_ - 1)};
+  keys_.for_each([&](Range keys, double share) {
+    const double weight = share * lists;
+    const int first = owners_.of(keys.begin), last = owners_.of(keys.end - 1);
+    moved.rows += weight * static_cast<double>(keys.count());
+    owners.add(keys, first, last, weight * groups_);
+    peers.add(first_rank_, first, last);
+    if (keys.begin < own.end && own.begin < keys.end) moved.near.push_back({keys, weight});
+  });
   keys_.clear();
+}
+
+void Model::find_keys(const Alike& some) {
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
     gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
-  const double lists = lists_of(some, call_.key_batch);
-  const auto bytes =
-      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
-  double rows = 0;
-  keys_.for_each([&](Range keys, double share) {
-    const double own = share * static_cast<double>(own_rows(rank, keys));
-    rows += share * static_cast<double>(keys.count()) - own;
-    needed_.add(keys, share * lists,
-                [&](int first, int last) { first_peers_.add(rank, first, last); });
-    needed_.take_away(rank, own * lists);
-  });
-  const auto received = static_cast<std::int64_t>(std::llround(rows * lists * bytes));
-  of(found_.forward, rank).received += received;
-  of(found_.backward, rank).received += received;
+  add_to(keys_moved_, needed_, first_peers_, lists_of(some, call_.key_batch));
 }
 
 // What is handed over of dK and dV.
-void Model::move_gradients(int rank, const Alike& some) {
+void Model::find_gradients(const Alike& some) {
   const double lists = lists_of(some, call_.batch);
-  const auto bytes = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
-  double rows = 0;
-  const auto hand_over = [&] {
-    keys_.for_each([&](Range keys, double share) {
-      const double own = share * static_cast<double>(own_rows(rank, keys));
-      rows += share * static_cast<double>(keys.count()) - own;
-      added_.add(keys, share * lists,
-                 [&](int first, int last) { gradient_peers_.add(rank, first, last); });
-      added_.take_away(rank, own * lists);
-    });
-    keys_.clear();
-  };
-  keys_.clear();
   std::vector<std::int64_t> leaves;
   for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass) {
     const auto number = static_cast<std::int64_t>(pass);
@@ -493,11 +655,27 @@ void Model::move_gradients(int rank, const Alike& some) {
     leaves.erase(same.begin(), same.end());
     for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
       gather(some, number, piece.leaves);
-      hand_over();
+      add_to(sums_moved_, added_, gradient_peers_, lists);
     }
   }
-  hand_over();
-  of(found_.backward, rank).sent += std::llround(rows * lists * bytes);
+  add_to(sums_moved_, added_, gradient_peers_, lists);
+}
+
+// What is not the rank's own.
+void Model::move_keys() {
+  const auto bytes =
+      static_cast<double>(call_.dim * call_.key_bytes + call_.value_dim * call_.value_bytes);
+  const auto sums = static_cast<double>((call_.dim + call_.value_dim) * float_bytes);
+  for (int rank = first_rank_; rank < first_rank_ + groups_; ++rank) {
+    const Range shard{problem_.keys.begin(rank), problem_.keys.end(rank)};
+    const double own = keys_moved_.within(shard), own_sums = sums_moved_.within(shard);
+    needed_.take_away(rank, own);
+    added_.take_away(rank, own_sums);
+    const std::int64_t received = std::llround((keys_moved_.rows - own) * bytes);
+    of(forward_.ranks, rank).received += received;
+    of(backward_.ranks, rank).received += received;
+    of(backward_.ranks, rank).sent += std::llround((sums_moved_.rows - own_sums) * sums);
+  }
 }
 
 void Model::count_key_bytes() {
@@ -514,30 +692,27 @@ void Model::count_key_bytes() {
 }
 
 void Model::sum_up() {
-  constexpr double of_bandwidth = 0.9, of_message = 20e-6, usual_teraflops = 2;
   constexpr double backward_products = 2.5, hidden_less = 1.0 / 8;
-  const PlanOptions& options = problem_.options;
-  const double speed = (options.teraflops > 0 ? options.teraflops : usual_teraflops) * 1e12;
-  const double bytes_per_second = options.gigabits * 1e9 / 8 * of_bandwidth;
-  const auto of_pair = static_cast<double>(2 * (call_.dim + call_.value_dim));
+  const Speeds speeds(call_, problem_.options);
   const auto time = [&](double compute, const Traffic& traffic) {
     const double network =
-        static_cast<double>(std::max(traffic.sent, traffic.received)) / bytes_per_second +
-        static_cast<double>(traffic.messages) * of_message;
+        static_cast<double>(std::max(traffic.sent, traffic.received)) / speeds.bytes_per_second +
+        static_cast<double>(traffic.messages) * speeds.of_message;
     return std::max(compute, network) + std::min(compute, network) * hidden_less;
   };
   Candidate& candidate = found_.candidate;
   double most = 0, all = 0;
   for (std::size_t rank = 0; rank < found_.pairs.size(); ++rank) {
-    const double compute = found_.pairs[rank] * of_pair / speed;
+    const double compute = found_.pairs[rank] / speeds.pairs_per_second;
     const Traffic &forward = found_.forward[rank], &backward = found_.backward[rank];
     most = std::max(most, found_.pairs[rank]);
     all += found_.pairs[rank];
     candidate.forward = std::max(candidate.forward, time(compute, forward));
     candidate.backward = std::max(candidate.backward, time(compute * backward_products, backward));
-    candidate.forward_bytes = std::max({candidate.forward_bytes, forward.sent, forward.received});
-    candidate.backward_bytes =
-        std::max({candidate.backward_bytes, backward.sent, backward.received});
+    candidate.forward_bytes = std::max(candidate.forward_bytes, forward.received);
+    candidate.forward_sent = std::max(candidate.forward_sent, forward.sent);
+    candidate.backward_bytes = std::max(candidate.backward_bytes, backward.received);
+    candidate.backward_sent = std::max(candidate.backward_sent, backward.sent);
     candidate.messages = std::max(candidate.messages, forward.messages);
     found_.memory[rank] = forward.sent + forward.received;
     candidate.memory = std::max(candidate.memory, found_.memory[rank]);
@@ -547,8 +722,14 @@ void Model::sum_up() {
 
 }  // namespace
 
-Modelled model(const Problem& problem, std::span<const Piece> pieces) {
-  return Model(problem, pieces).run();
+double pairs_of_state(const PlanCall& call, const PlanOptions& options) {
+  const Speeds speeds(call, options);
+  return static_cast<double>((call.value_dim + state_numbers) * state_bytes) /
+         speeds.bytes_per_second * speeds.pairs_per_second;
+}
+
+Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups) {
+  return Model(problem, pieces, head_groups).run();
 }
 
 }  // namespace treadle::distributed

@@ -15,6 +15,9 @@
 
 namespace treadle::distributed {
 
+// A state of a row: its values, the largest score and the sum.
+inline constexpr std::int64_t state_numbers = 2, state_bytes = 4;
+
 struct Modelled {
   Candidate candidate;
   std::vector<double> pairs;  // by rank
@@ -26,7 +29,8 @@ struct Modelled {
 struct Problem {
   const PlanCall& call;
   std::span<const PassWork> passes;
-  const Costs& costs;               // of these
+  const Costs& costs;  // of these
+  const std::vector<layout::Tiles>& tiles;
   const std::vector<Homes>& homes;  // of the leaves of each pass
   const Shards &queries, &keys;
   const PlanOptions& options;
@@ -34,7 +38,10 @@ struct Problem {
   [[nodiscard]] int ranks() const { return keys.ranks(); }
 };
 
+// How many pairs a rank looks at while its network carries the state of a row.
+double pairs_of_state(const PlanCall& call, const PlanOptions& options);
+
 // Pieces are sorted by rank.
-Modelled model(const Problem& problem, std::span<const Piece> pieces);
+Modelled model(const Problem& problem, std::span<const Piece> pieces, int head_groups);
 
 }  // namespace treadle::distributed

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <tuple>
 
 #include "backend/held_layout.h"
@@ -20,10 +21,12 @@ using layout::Run;
 // A list has at most about twice as many runs: enough for the random blocks of a leaf, few enough for
 // lists of a million queries to travel to every rank.
 constexpr std::size_t most_runs = 64;
+constexpr std::int64_t few_pieces = 8;
+constexpr std::int64_t longest = std::numeric_limits<std::int32_t>::max();  // of sequences
 
-// Adds the pairs of a tile of so many rows.
-void count_pairs(std::span<std::int64_t> pairs, std::span<const Run> runs, Range keys,
-                 std::int64_t rows) {
+// Adds the pairs of a tile, so many for each key.
+void count_pairs(std::span<std::int64_t> pairs, std::span<PassWork::TileSpan> tiles,
+                 std::int64_t tile, std::span<const Run> runs, Range keys, std::int64_t rows) {
   const Range all = plan::chunks_of(keys);
   for (const Run& run : runs) {
     const Range chunks = plan::chunks_of({run.begin(), run.end()});
@@ -31,8 +34,15 @@ void count_pairs(std::span<std::int64_t> pairs, std::span<const Run> runs, Range
     for (std::int64_t chunk = chunks.begin; chunk < chunks.end; ++chunk) {
       const std::int64_t until =
           chunk + 1 == chunks.end ? run.length() : run.keys_before(plan::keys_of_chunk(chunk).end);
-      pairs[static_cast<std::size_t>(chunk - all.begin)] += (until - before) * rows;
+      if (until == before) continue;
+      const auto at = static_cast<std::size_t>(chunk - all.begin);
+      pairs[at] += (until - before) * rows;
       before = until;
+      PassWork::TileSpan& span = tiles[at];
+      const auto number = static_cast<std::uint16_t>(tile);
+      if (span.begin == span.end) span.begin = number;
+      span.begin = std::min(span.begin, number);
+      span.end = std::max(span.end, static_cast<std::uint16_t>(number + 1));
     }
   }
 }
@@ -78,7 +88,9 @@ std::vector<Run> united(const std::vector<Run>& runs) {
   for (const Run& run : runs) {
     // More than half of such keys are as good as all.
     if (run.count() == 1 || 2 * run.width() > run.step()) {
-      plain.push_back({run.begin(), run.end()});
+      plain.emplace_back(run.begin(), run.end());
+    } else if (run.count() <= few_pieces) {  // which happen to lie so
+      for (std::int64_t i = 0; i < run.count(); ++i) plain.push_back(run.piece(i));
     } else {
       stepped.push_back(run);
     }
@@ -107,7 +119,7 @@ std::vector<Run> united(const std::vector<Run>& runs) {
         false));
   }
   if (apart.size() > most_runs) {
-    for (const Run& run : apart) plain.push_back({run.begin(), run.end()});
+    for (const Run& run : apart) plain.emplace_back(run.begin(), run.end());
     apart.clear();
   }
   std::vector<Run> united;
@@ -129,6 +141,8 @@ PassWork work_of(const Layout& layout, std::int64_t tiles_per_leaf, std::int64_t
   const layout::Extent& extent = layout.extent();
   const layout::Tiles& tiles = layout.tiles();
   const std::int64_t per_key_head = extent.heads / key_heads;
+  if (tiles_per_leaf > std::numeric_limits<std::uint16_t>::max())
+    base::internal_error("a leaf of {} tiles", tiles_per_leaf);
   PassWork work;
   work.leaves = leaves_of(tiles.count(), tiles_per_leaf);
   work.chunks = plan::chunks_of(extent.keys).count();
@@ -136,6 +150,7 @@ PassWork work_of(const Layout& layout, std::int64_t tiles_per_leaf, std::int64_t
   if (layout.per_head()) work.head_lists = key_heads;
   const std::int64_t lists = work.leaves * work.batch_lists * work.head_lists;
   work.pairs.resize(static_cast<std::size_t>(lists * work.chunks));
+  work.tiles.resize(work.pairs.size());
   work.keys.resize(static_cast<std::size_t>(lists));
   base::parallel_for(workers, work.leaves, [&](std::int64_t leaf) {
     const Range own = tiles_of({leaf, leaf + 1}, tiles.count(), tiles_per_leaf);
@@ -146,12 +161,15 @@ PassWork work_of(const Layout& layout, std::int64_t tiles_per_leaf, std::int64_t
         const std::span<std::int64_t> pairs(
             work.pairs.data() + list * static_cast<std::size_t>(work.chunks),
             static_cast<std::size_t>(work.chunks));
+        const std::span<PassWork::TileSpan> spans(
+            work.tiles.data() + list * static_cast<std::size_t>(work.chunks), pairs.size());
         runs.clear();
         for (std::int64_t head = 0; head < (layout.per_head() ? per_key_head : 1); ++head) {
           for (std::int64_t tile = own.begin; tile < own.end; ++tile) {
             const auto of_tile = layout.runs(b, key_head * per_key_head + head, tile);
             const std::int64_t heads = layout.per_head() ? 1 : per_key_head;
-            count_pairs(pairs, of_tile, extent.keys, tiles.size(tile) * heads);
+            count_pairs(pairs, spans, tile - own.begin, of_tile, extent.keys,
+                        tiles.size(tile) * heads);
             runs.insert(runs.end(), of_tile.begin(), of_tile.end());
           }
         }
@@ -182,17 +200,18 @@ PassWork work_of(const backend::QueryPasses& passes, std::size_t pass, const bac
 }
 
 void PassWork::append(const PassWork& later) {
-  if (later.leaves == 0) return;
   if (leaves == 0) {
     *this = later;
     return;
   }
+  if (later.leaves == 0) return;
   if (later.chunks != chunks || later.batch_lists != batch_lists || later.head_lists != head_lists)
     base::internal_error("work of {} x {} lists of {} chunks is followed by {} x {} of {}",
                          batch_lists, head_lists, chunks, later.batch_lists, later.head_lists,
                          later.chunks);
   leaves += later.leaves;
   pairs.insert(pairs.end(), later.pairs.begin(), later.pairs.end());
+  tiles.insert(tiles.end(), later.tiles.begin(), later.tiles.end());
   keys.insert(keys.end(), later.keys.begin(), later.keys.end());
   chunk_work.keys += later.chunk_work.keys;
   chunk_work.looked_at += later.chunk_work.looked_at;
@@ -215,6 +234,7 @@ std::vector<std::byte> PassWork::to_bytes() const {
     to.put(static_cast<std::int64_t>(begin));
     to.put_list(std::vector(of_list.begin() + static_cast<std::ptrdiff_t>(begin),
                             of_list.begin() + static_cast<std::ptrdiff_t>(end)));
+    to.put(tiles_of(list).subspan(begin, end - begin));
   }
   return to.take();
 }
@@ -228,8 +248,8 @@ PassWork PassWork::from_bytes(std::span<const std::byte> bytes) {
   // Each list takes at least three numbers, so what is announced cannot be more than what came.
   const auto most = static_cast<std::int64_t>(bytes.size() / (3 * sizeof(std::int64_t)));
   const bool sound =
-      work.leaves >= 0 && work.leaves <= most && work.chunks >= 0 && work.batch_lists >= 1 &&
-      work.head_lists >= 1 &&
+      work.leaves >= 0 && work.leaves <= most && work.chunks >= 0 &&
+      work.chunks <= plan::chunk_of(longest) + 1 && work.batch_lists >= 1 && work.head_lists >= 1 &&
       (work.leaves == 0 || (work.batch_lists <= most / work.leaves &&
                             work.head_lists <= most / work.leaves / work.batch_lists));
   if (!sound)
@@ -238,10 +258,17 @@ PassWork PassWork::from_bytes(std::span<const std::byte> bytes) {
   const auto lists = static_cast<std::size_t>(work.leaves * work.batch_lists * work.head_lists);
   const auto chunks = static_cast<std::size_t>(work.chunks);
   work.pairs.reserve(lists * chunks);
+  work.tiles.reserve(lists * chunks);
   for (std::size_t list = 0; list < lists; ++list) {
     std::vector<Run>& runs = work.keys.emplace_back();
-    for (const Run::Pieces& run : from.get_list<Run::Pieces>())
+    for (const Run::Pieces& run : from.get_list<Run::Pieces>()) {
+      const auto within = [](std::int64_t number) { return number >= 0 && number <= longest; };
+      if (!within(run.begin) || !within(run.width) || !within(run.step) || !within(run.count) ||
+          run.width == 0 || run.count == 0 || run.begin + (run.count - 1) * run.step > longest)
+        base::internal_error("a message has {} x {} keys from {} in steps of {}", run.count,
+                             run.width, run.begin, run.step);
       runs.push_back(Run::stepped(run, false));
+    }
     const auto begin = static_cast<std::size_t>(from.get<std::int64_t>());
     const auto some = from.get_list<std::int64_t>();
     if (begin > chunks || some.size() > chunks - begin)
@@ -249,6 +276,9 @@ PassWork PassWork::from_bytes(std::span<const std::byte> bytes) {
     work.pairs.resize(list * chunks + begin);
     work.pairs.insert(work.pairs.end(), some.begin(), some.end());
     work.pairs.resize((list + 1) * chunks);
+    work.tiles.resize(list * chunks + begin);
+    for (std::size_t i = 0; i < some.size(); ++i) work.tiles.push_back(from.get<TileSpan>());
+    work.tiles.resize((list + 1) * chunks);
   }
   if (!from.done()) base::internal_error("a message of work is longer than its lists");
   return work;

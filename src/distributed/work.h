@@ -27,6 +27,13 @@ struct PassWork {
   // [leaves][batch_lists][head_lists][chunks]: (query, key) pairs that are looked at, of all query
   // heads of a key head.
   std::vector<std::int64_t> pairs;
+  // As pairs: the tiles of the leaf, counted from its first, from the first to the last that looks at
+  // the chunk.
+  struct TileSpan {
+    std::uint16_t begin = 0, end = 0;
+    bool operator==(const TileSpan&) const = default;
+  };
+  std::vector<TileSpan> tiles;
   // [leaves][batch_lists][head_lists]: keys that are looked at. First plain runs, which ascend, then
   // those of several pieces, whose keys may lie among others'. There are few: where there would be more, small gaps are
   // closed.
@@ -40,6 +47,11 @@ struct PassWork {
   // By chunk.
   [[nodiscard]] std::span<const std::int64_t> pairs_of(std::size_t list) const {
     return std::span(pairs).subspan(list * static_cast<std::size_t>(chunks),
+                                    static_cast<std::size_t>(chunks));
+  }
+
+  [[nodiscard]] std::span<const TileSpan> tiles_of(std::size_t list) const {
+    return std::span(tiles).subspan(list * static_cast<std::size_t>(chunks),
                                     static_cast<std::size_t>(chunks));
   }
 

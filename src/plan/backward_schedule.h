@@ -72,6 +72,8 @@ std::int64_t chunks_per_task(const layout::Layout& layout);
 // The same from counts, which parts of a layout have and whoever adds them up knows.
 struct ChunkWork {
   std::int64_t keys = 0, looked_at = 0;  // of all tiles; chunks from the first to the last of each
+
+  bool operator==(const ChunkWork&) const = default;
 };
 ChunkWork chunk_work(const layout::Layout& layout);
 std::int64_t chunks_per_task(const ChunkWork& work, layout::Range keys);

@@ -24,7 +24,7 @@ TEST(CommandLine, Version) {
 TEST(CommandLine, HelpNamesEverySubcommandWithAnExample) {
   const Ran ran = run_program({"--help"});
   EXPECT_EQ(ran.exit_code, 0);
-  for (const std::string name : {"info", "explain", "mask", "demo"}) {
+  for (const std::string name : {"info", "explain", "mask", "plan", "demo"}) {
     EXPECT_THAT(ran.out, AllOf(HasSubstr("\n  " + name), HasSubstr("\n  treadle " + name)));
     const Ran more = run_program({name, "--help"});
     EXPECT_EQ(more.exit_code, 0);
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(CommandLine, AnUnknownDumpIsAnErrorForEverySubcommand) {
-  for (const std::string name : {"info", "explain", "mask", "demo"}) {
+  for (const std::string name : {"info", "explain", "mask", "plan", "demo"}) {
     const Ran ran = run_program({name}, {"TREADLE_DUMP=graph,grpah"});
     EXPECT_EQ(ran.exit_code, 1) << name;
     EXPECT_EQ(ran.out, "") << name;

@@ -61,6 +61,7 @@ PassWork random_work(std::mt19937_64& random, const PlanCall& call, std::int64_t
       const bool seen = chunk >= first && chunk < first + count && pick(random, 0, 9) >= kind;
       const std::int64_t most = kind == 3 && pick(random, 0, 40) == 0 ? 1'000'000 : 1000;
       work.pairs.push_back(seen ? pick(random, 1, most) : 0);
+      work.tiles.push_back({0, static_cast<std::uint16_t>(seen ? 1 : 0)});
       const Range keys = plan::keys_of_chunk(chunk);
       const std::int64_t end = std::min(keys.end, call.keys.end);
       if (seen) runs.emplace_back(keys.begin, pick(random, keys.begin + 1, end), false);
@@ -225,7 +226,8 @@ TEST(Assignment, OneRankHasAPieceForEachPass) {
                     .leaves = made.passes[pass].leaves,
                     .batch = made.call.batch,
                     .key_heads = made.call.key_heads,
-                    .chunks = made.passes[pass].chunks};
+                    .chunks = made.passes[pass].chunks,
+                    .tiles = made.tiles[pass].count()};
     EXPECT_EQ(assigned.pieces[pass], all);
   }
   EXPECT_EQ(assigned.taken().balance, 1);

@@ -6,11 +6,12 @@
 #include <optional>
 #include <random>
 
-#include "base/element.h"
+#include "base/copy.h"
 #include "distributed/held_plan.h"
 #include "fuzz.h"
 #include "random_pieces.h"
 #include "rank_threads.h"
+#include "rows.h"
 #include "treadle/distributed.h"
 #include "treadle/treadle.h"
 
@@ -21,69 +22,11 @@ namespace td = distributed;
 
 using test::Exchanges;
 
-struct Random {
-  std::mt19937_64& engine;
-  std::int64_t operator()(std::int64_t most) {
-    return static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(most));
-  }
-  bool one_in(std::int64_t n) { return (*this)(n) == 0; }
-};
-
-Tensor random_tensor(Random& random, DType type, const Dims& shape, double size = 1) {
-  Tensor wide(DType::f32, shape);
-  for (float& x : wide.data<float>())
-    x = static_cast<float>(size * (static_cast<double>(random(2001)) - 1000) / 700);
-  if (type == DType::f32) return wide;
-  Tensor narrow(type, shape);
-  for (std::int64_t i = 0; i < wide.count(); ++i)
-    base::store_double(narrow.view().data(), type, i,
-                       static_cast<double>(wide.data<float>()[static_cast<std::size_t>(i)]));
-  return narrow;
-}
-
-// Rows begin .. end of axis 2.
-ConstView rows_of(const ConstView& view, std::int64_t begin, std::int64_t end) {
-  Dims shape = view.shape();
-  shape[2] = end - begin;
-  const auto* data = static_cast<const std::byte*>(view.data()) +
-                     begin * view.stride(2) * static_cast<std::int64_t>(size_of(view.dtype()));
-  return {data, view.dtype(), shape, view.strides()};
-}
-
-// Whether some rows of the whole are the part, bit for bit.
-bool same_bits(const ConstView& part, const ConstView& whole, std::int64_t begin, std::int64_t end,
-               std::string& where) {
-  const ConstView rows = rows_of(whole, begin, end);
-  if (part.shape() != rows.shape() || part.dtype() != rows.dtype()) {
-    where = "shapes differ";
-    return false;
-  }
-  const std::int64_t length = part.rank() == 4 ? part.size(3) : 1;
-  const auto size = static_cast<std::int64_t>(size_of(part.dtype()));
-  for (std::int64_t b = 0; b < part.size(0); ++b) {
-    for (std::int64_t h = 0; h < part.size(1); ++h) {
-      for (std::int64_t r = 0; r < part.size(2); ++r) {
-        const auto at = [&](const ConstView& view) {
-          return static_cast<const std::byte*>(view.data()) +
-                 (b * view.stride(0) + h * view.stride(1) + r * view.stride(2)) * size;
-        };
-        if (std::memcmp(at(part), at(rows), static_cast<std::size_t>(length * size)) != 0) {
-          where = fmt::format("b {} h {} row {}:", b, h, begin + r);
-          for (std::int64_t d = 0; d < length; ++d) {
-            const double x = base::load_double(at(part), part.dtype(), d),
-                         y = base::load_double(at(rows), rows.dtype(), d);
-            if (x != y || std::signbit(x) != std::signbit(y)) {
-              where += fmt::format(" element {} is {} for {}", d, x, y);
-              break;
-            }
-          }
-          return false;
-        }
-      }
-    }
-  }
-  return true;
-}
+using test::Random;
+using test::random_shards;
+using test::random_tensor;
+using test::rows_of;
+using test::same_bits;
 
 struct Form {
   std::string mask, score;
@@ -91,6 +34,7 @@ struct Form {
   std::vector<std::string> gradients;
   test::MayDivide may;
   std::vector<std::shared_ptr<Tensor>> held;
+  std::optional<td::ShardedCapture> sharded = {};
 };
 
 struct Lengths {
@@ -130,7 +74,9 @@ Form random_form(Random& random, const Lengths& s) {
     std::string text;
     Dims shape;
     test::MayDivide may;
+    std::optional<td::ShardedCapture> sharded = {};
   };
+  using Like = td::ShardedCapture::Like;
   const std::int64_t longest = std::max(s.queries, s.keys);
   const std::vector<Score> scores{
       {"score", {}, {}},
@@ -138,11 +84,17 @@ Form random_form(Random& random, const Lengths& s) {
       {"score * 0.5 + float(h) * float(kv - q) * 0.001", {}, {}},
       {"20.0 * tanh(score * 0.05)", {}, {}},
       {"score + table[h]", {s.heads}, {}},
-      {"score + table[h, kv]", {s.heads, s.keys}, {}},
-      {"score + table[q] * 0.5", {s.queries}, {}},
+      {"score + table[h, kv]", {s.heads, s.keys}, {}, {{"table", Like::keys, 1}}},
+      {"score + table[q] * 0.5", {s.queries}, {}, {{"table", Like::queries, 0}}},
       {"score + table[q - kv + " + std::to_string(longest) + "]", {2 * longest + 1}, {}},
-      {"score + table[q, kv]", {s.queries, s.keys}, {.heads = false, .batch = false}},
-      {"score + table[h, q, kv]", {s.heads, s.queries, s.keys}, {.batch = false}},
+      {"score + table[q, kv]",
+       {s.queries, s.keys},
+       {.heads = false, .batch = false},
+       {{"table", Like::queries, 0}}},
+      {"score + table[h, q, kv]",
+       {s.heads, s.queries, s.keys},
+       {.batch = false},
+       {{"table", Like::keys, 2}}},
       {"score + table[b, h] * float(q - kv) * 0.01", {s.batch, s.heads}, {}},
   };
   const Score& score = scores[static_cast<std::size_t>(random(std::ssize(scores)))];
@@ -151,6 +103,7 @@ Form random_form(Random& random, const Lengths& s) {
     auto table = std::make_shared<Tensor>(random_tensor(random, DType::f32, score.shape));
     form.captures.emplace_back("table", table);
     form.held.push_back(table);
+    if (score.sharded && random.one_in(2)) form.sharded = score.sharded;
     if (!random.one_in(4)) {
       form.gradients = {"table"};
       form.may = score.may;
@@ -159,17 +112,6 @@ Form random_form(Random& random, const Lengths& s) {
     form.score = "score";
   }
   return form;
-}
-
-td::Shards random_shards(Random& random, std::int64_t length, int ranks) {
-  if (random.one_in(3)) return td::Shards::even(length, ranks);
-  td::Shards shards;
-  for (int r = 1; r < ranks; ++r)
-    shards.starts.push_back(random.one_in(5) ? 0 : random(length + 1));
-  shards.starts.push_back(0);
-  shards.starts.push_back(length);
-  std::ranges::sort(shards.starts);
-  return shards;
 }
 
 class Case {
@@ -213,6 +155,7 @@ class Case {
       call_.sinks = ConstView(sinks_);
     }
     call_.executor = serial_executor();
+    if (form_.sharded) options_.sharded = {*form_.sharded};
     pieces_seed_ = engine_();
     planned_ = random_.one_in(2);
   }
@@ -248,7 +191,16 @@ class Case {
     test::on_ranks(in_process_exchanges(ranks_, {.seed = seed_}), [&](int r,
                                                                       const std::shared_ptr<
                                                                           Exchange>& exchange) {
-      const td::Plan plan = make(attention, exchange);
+      // A sharded capture: this rank's rows of it.
+      Call call = call_;
+      const auto own_slice = [&](const ConstView& all) {
+        if (!form_.sharded) return all;
+        const td::Shards& shards =
+            form_.sharded->like == td::ShardedCapture::Like::queries ? queries_ : keys_;
+        return rows_of(all, shards.begin(r), shards.end(r), form_.sharded->axis);
+      };
+      if (form_.sharded) call.captures.emplace_back("table", own_slice(*form_.held.back()));
+      const td::Plan plan = make(attention, exchange, call);
       const auto q_rows = [&](const ConstView& view) {
         return rows_of(view, queries_.begin(r), queries_.end(r));
       };
@@ -256,7 +208,7 @@ class Case {
         return rows_of(view, keys_.begin(r), keys_.end(r));
       };
       const Inputs mine{q_rows(q_), k_rows(k_), k_rows(v_)};
-      const Forward y = td::forward(attention, plan, mine, call_);
+      const Forward y = td::forward(attention, plan, mine, call);
       const auto expect = [&](std::string_view name, const ConstView& part, const ConstView& all,
                               const td::Shards& shards) {
         std::string where;
@@ -276,20 +228,23 @@ class Case {
       };
       const auto expect_whole = [&](std::string_view name, const ConstView& got,
                                     const ConstView& all) {
+        const Tensor expected = base::convert(all, all.dtype());  // of a slice: contiguous
         const auto bytes = static_cast<std::size_t>(got.count()) * size_of(got.dtype());
-        if (std::memcmp(got.data(), all.data(), bytes) != 0)
+        if (got.shape() != all.shape() ||
+            std::memcmp(got.data(), expected.view().data(), bytes) != 0)
           fail(fmt::format("gradient of {}, rank {}", name, r));
       };
       if (!call_.max) expect_traffic("forward", plan.forward_moved(), plan.forward_traffic());
       std::optional<ConstView> own_dlse;
       if (dlse) own_dlse = q_rows(*dlse);
       const Backward g =
-          td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call_);
+          td::backward(attention, plan, mine, {y.out, y.lse}, q_rows(dout_), own_dlse, call);
       expect("dq", g.dq, gradients.dq, queries_);
       expect("dk", g.dk, gradients.dk, keys_);
       expect("dv", g.dv, gradients.dv, keys_);
       for (std::size_t c = 0; c < g.captures.size(); ++c)
-        expect_whole("a capture", g.captures[c].gradient, gradients.captures[c].gradient);
+        expect_whole("a capture", g.captures[c].gradient,
+                     own_slice(gradients.captures[c].gradient));
       if (call_.sinks) expect_whole("sinks", g.dsinks, gradients.dsinks);
       expect_traffic("backward", plan.backward_moved(), plan.backward_traffic());
     });
@@ -297,12 +252,13 @@ class Case {
   }
 
  private:
-  td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange) const {
+  td::Plan make(const Attention& attention, const std::shared_ptr<Exchange>& exchange,
+                const Call& call) const {
     const auto spec = [](const Tensor& t) { return TensorSpec(t.dtype(), t.shape()); };
     if (planned_)
-      return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+      return td::plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call,
                       options_);
-    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call_,
+    return td::make_plan(attention, exchange, spec(q_), spec(k_), spec(v_), queries_, keys_, call,
                          options_, [&](td::Plan::Held& held, std::span<const td::PassWork>) {
                            std::mt19937_64 random(pieces_seed_);
                            test::MayDivide may = form_.may;

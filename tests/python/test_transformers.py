@@ -153,6 +153,74 @@ def test_causal_by_argument():
     assert torch.equal(integration.attention_forward(model, x, x, x, everything, is_causal=True)[0], plain)
 
 
+class Asks(torch.nn.Module):
+    """A layer that says whether it is causal, or does not."""
+
+    def __init__(self, is_causal):
+        super().__init__()
+        self.eval()
+        if is_causal is not None:
+            self.is_causal = is_causal
+
+
+@pytest.mark.parametrize("queries, keys", [(8, 8), (1, 8), (5, 8)])
+@pytest.mark.parametrize("of_layer", [None, False, True])
+@pytest.mark.parametrize("given", [None, False, True])
+def test_who_says_that_a_layer_is_causal(queries, keys, of_layer, given):
+    """The argument, then the layer, as for sdpa; a mask says all. A layer that says nothing is not, as for eager: sdpa
+    is refused for models that have such."""
+    theirs = transformers.integrations.sdpa_attention.sdpa_attention_forward
+    layer, q, kv = Asks(of_layer), torch.randn(2, 4, queries, 16), torch.randn(2, 4, keys, 16)
+    shown = torch.rand(2, 1, queries, keys) < 0.7
+    shown[..., 0] = True
+    for options in (
+        {}, dict(is_causal=given), dict(is_causal=given, position_bias=torch.randn(1, 4, queries, keys)),
+        dict(is_causal=given, attention_mask=shown),
+    ):
+        options = {"attention_mask": None, **options}
+        got = integration.attention_forward(layer, q, kv, kv, **options)[0]
+        wanted = theirs(Asks(bool(of_layer)), q, kv, kv, **options)[0]
+        torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["Splinter", "AlignText"])
+def test_encoders_whose_layers_do_not_say(name):
+    config = getattr(transformers, f"{name}Config")(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
+        vocab_size=200,
+    )
+    ids, outs = torch.randint(5, 90, (2, 12)), []
+    for implementation in ("treadle", "eager"):
+        config._attn_implementation = implementation
+        torch.manual_seed(0)
+        outs.append(getattr(transformers, f"{name}Model")(config).eval()(input_ids=ids).last_hidden_state)
+    torch.testing.assert_close(*outs, atol=1e-5, rtol=1e-5)
+
+
+def test_a_layer_of_a_decoder_without_a_mask():
+    models = [make("Llama", name).eval() for name in ("treadle", "sdpa")]
+    models[1].load_state_dict(models[0].state_dict())
+    x, at = torch.randn(2, 12, models[0].config.hidden_size), torch.arange(12)[None]
+    angles = models[0].model.rotary_emb(x, at)
+    got, wanted = (m.model.layers[0].self_attn(x, position_embeddings=angles, attention_mask=None)[0] for m in models)
+    torch.testing.assert_close(got, wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_keys_that_arguments_choose_of_a_layer_that_is_causal():
+    x, bounds = torch.randn(1, 4, 12, 16), torch.tensor([0, 5, 6, 12], dtype=torch.int32)
+    packed = dict(cu_seq_lens_q=bounds, cu_seq_lens_k=bounds)
+    got = [integration.attention_forward(Asks(c), x, x, x, None, **packed)[0] for c in (True, False, None)]
+    parts = [[], []]
+    for first, last in ((0, 5), (5, 6), (6, 12)):
+        part = x[:, :, first:last]
+        for causal in (True, False):
+            out = torch.nn.functional.scaled_dot_product_attention(part, part, part, is_causal=causal)
+            parts[0 if causal else 1].append(out)
+    causal, full = (torch.cat(p, 2).transpose(1, 2) for p in parts)
+    for out, expected in zip(got, (causal, full, full)):
+        torch.testing.assert_close(out, expected)
+
+
 @pytest.mark.parametrize("mask", [False, True])
 def test_packed_sequences(mask):
     """Given by where they begin, or by their numbers."""

@@ -138,7 +138,7 @@ def attention_forward(
     if block_indices is not None:
         chosen.append(chosen_blocks(block_indices, module, query, key))
     add = None if position_bias is None else _read("position_bias", position_bias, query, key)
-    if is_causal and attention_mask is None and query.shape[2] > 1:  # with a mask it says nothing, as in sdpa
+    if attention_mask is None and query.shape[2] > 1 and _is_causal(module, is_causal):  # a mask says all, as in sdpa
         chosen.append(lambda b, h, q, kv: q >= kv)
     if cu_seq_lens_k is not None:
         first = cu_seq_lens_k if cu_seq_lens_q is None else cu_seq_lens_q
@@ -168,6 +168,12 @@ def attention_forward(
         dropout_p=dropout if module.training else 0.0,
     )
     return out.transpose(1, 2).contiguous(), None
+
+
+def _is_causal(module: torch.nn.Module, given: Optional[bool]) -> bool:
+    """Of a layer without a mask: the argument decides, then the layer. Who says nothing is an encoder's: transformers has
+    such, for which it refuses sdpa, since that takes them for causal."""
+    return getattr(module, "is_causal", False) if given is None else given
 
 
 def _numbers(bounds: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

@@ -51,6 +51,11 @@ def are_plain(tensors) -> bool:
     return True
 
 
+def inside_functorch() -> bool:
+    """Whether one of torch.func's transformations is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 def check_not_recorded(what: str) -> None:
     """Where there is no operation: what make_fx or torch.jit.trace would write down is memory that nobody fills."""
     if torch.jit.is_tracing() or get_proxy_mode() is not None:

@@ -8,19 +8,23 @@ from torch.autograd import forward_ad, profiler
 
 from .._offsets import reach
 from .._program import Program, with_indices
-from ._arrays import are_plain, needs_dispatcher, tensors_of
-from ._autograd import Attention
+from ._arrays import are_plain, inside_functorch, needs_dispatcher, tensors_of
+from ._autograd import Attention, TransformedAttention
 from ._graph_trace import trace_in_graph
+from ._inductor import teach_inductor
 from ._ops import operation
 from ._run import Call, Extras, run_forward
 from ._tracing import trace
+from ._unguarded import leave_unguarded
 
 
 def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras: Extras, want_lse: bool, want_max: bool):
     """out, lse, max of tensors that are checked. `last` are sinks and starts, as `extras` says."""
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         program = trace_in_graph(score_mod, mask_mod)
-        return operation(query, key, value, program, scale, last, extras)
+        results = operation(query, key, value, program, scale, last, extras)
+        tell_compilers()
+        return results
     has_mods = score_mod is not None or mask_mod is not None
     program = trace(score_mod, mask_mod, _sizes(query, key, last, extras) if has_mods else ())
     captured = [*tensors_of(program.captures), *last] if program.captures else last
@@ -37,11 +41,20 @@ def attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras:
 
     def run(program: Program):
         call = Call(program, scale, layouts, want_max, torch.get_num_threads(), extras)
-        if needs_grad or inside_functorch() or forward_ad._current_level >= 0:
+        if inside_functorch():
+            return TransformedAttention.apply(call, query, key, value, *captured)
+        if needs_grad or forward_ad._current_level >= 0:
             return Attention.apply(call, query, key, value, *captured)
         return run_forward(call, query, key, value, captured, want_lse)
 
     return with_indices(program, recorded("treadle::attention", run), (score_mod, mask_mod))
+
+
+def tell_compilers() -> None:
+    """What makes calls of a compiled graph light; behind an operation of ours in it."""
+    if torch.compiler.is_dynamo_compiling():
+        teach_inductor()
+        leave_unguarded()
 
 
 def _sizes(query: Tensor, key: Tensor, last, extras: Extras) -> tuple:
@@ -75,7 +88,3 @@ def autocast(*tensors: Tensor) -> tuple:
         return tensors
     dtype = torch.get_autocast_dtype("cpu")
     return tuple([t if t.dtype == torch.float64 or t.dtype.itemsize == 1 else t.to(dtype) for t in tensors])
-
-
-def inside_functorch() -> bool:
-    return torch._C._functorch.peek_interpreter_stack() is not None

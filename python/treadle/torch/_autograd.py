@@ -11,10 +11,11 @@ from typing import Callable
 import torch
 from torch.autograd import profiler
 
-from ._arrays import needs_dispatcher
+from ._arrays import inside_functorch, needs_dispatcher
 from ._flat import flattened
 from ._run import Call, run_backward, run_forward
 
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 NO_SECOND_DERIVATIVE = "treadle: flex_attention can be differentiated once; its gradients cannot be"
 
 
@@ -45,8 +46,42 @@ def differentiate(ctx, needed, dout, dlse, run: Callable) -> list:
     return gradients
 
 
+def _is_differentiated(*tensors) -> bool:
+    """Whether somebody may ask for derivatives of a backward, or transforms it, or has done so before."""
+    if torch.is_grad_enabled() or inside_functorch():
+        return True
+    return any([t is not None and _is_wrapped(t) for t in tensors])
+
+
 class Attention(torch.autograd.Function):
     """An eager call: out, lse and max."""
+
+    @staticmethod
+    def forward(ctx, call: Call, q, k, v, *captures):
+        results = run_forward(call, q, k, v, captures, lse=True)
+        ctx.call = call
+        save(ctx, q, k, v, captures, results)
+        return results
+
+    @staticmethod
+    def backward(ctx, dout, dlse, dmax):
+        def run(q, k, v, captures, out, lse, dout, dlse, numbers):
+            if needs_dispatcher(dout) if dlse is None else needs_dispatcher(dout, dlse):
+                program = flattened(ctx.call.program, ctx.call.scale, ctx.call.extras)
+                return torch.ops.treadle.attention_backward(q, k, v, captures, *program, out, lse, dout, dlse, numbers)
+            inputs = ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures
+            backward = _Backward.apply if _is_differentiated(dout, dlse, q, k, v, *captures) else _Backward.forward
+            if not profiler._is_profiler_enabled:
+                return backward(*inputs)
+            with profiler.record_function("treadle::attention_backward"):
+                return backward(*inputs)
+
+        return (None, *differentiate(ctx, ctx.needs_input_grad[1:], dout, dlse, run))
+
+
+class TransformedAttention(Attention):
+    """The same for torch.func's transformations. They ask for a context apart, which costs other calls more than all else
+    of them: torch looks up the signature of forward then, in every call."""
 
     @staticmethod
     def forward(call: Call, q, k, v, *captures):
@@ -57,20 +92,6 @@ class Attention(torch.autograd.Function):
         call, q, k, v, *captures = inputs
         ctx.call = call
         save(ctx, q, k, v, captures, output)
-
-    @staticmethod
-    def backward(ctx, dout, dlse, dmax):
-        def run(q, k, v, captures, out, lse, dout, dlse, numbers):
-            if needs_dispatcher(dout) if dlse is None else needs_dispatcher(dout, dlse):
-                program = flattened(ctx.call.program, ctx.call.scale, ctx.call.extras)
-                return torch.ops.treadle.attention_backward(q, k, v, captures, *program, out, lse, dout, dlse, numbers)
-            inputs = ctx.call, tuple(numbers), q, k, v, out, lse, dout, dlse, *captures
-            if not profiler._is_profiler_enabled:
-                return _Backward.apply(*inputs)
-            with profiler.record_function("treadle::attention_backward"):
-                return _Backward.apply(*inputs)
-
-        return (None, *differentiate(ctx, ctx.needs_input_grad[1:], dout, dlse, run))
 
 
 class _Backward(torch.autograd.Function):

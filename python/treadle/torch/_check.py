@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ._block_mask import BlockMask
+from ._graph_trace import fixed
 
 _FLOATS = frozenset((torch.float64, torch.float32, torch.bfloat16, torch.float16))
 _EIGHT_BITS = frozenset((torch.float8_e4m3fn, torch.float8_e5m2, torch.int8))
@@ -55,29 +56,34 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool, bl
     if len(q) < 2 or len(k) < 2 or len(v) < 2:
         raise ValueError("query, key and value must have at least 2 dimensions")
     if q[-1] != k[-1]:
-        raise ValueError(f"query and key must have the same embedding dimension, got {q[-1]} and {k[-1]}")
+        raise ValueError(f"query and key must have the same embedding dimension, got {fixed(q[-1])} and {fixed(k[-1])}")
     if len(q) != 4 or len(k) != 4 or len(v) != 4:
         raise NotImplementedError("query, key and value must have 4 dimensions")
     if not enable_gqa and q[1] != k[1]:
         raise ValueError(
-            f"query and key/value have different numbers of heads, {q[1]} and {k[1]}; set enable_gqa=True"
+            f"query and key/value have different numbers of heads, {fixed(q[1])} and {fixed(k[1])}; set enable_gqa=True"
         )
     if enable_gqa and (k[1] == 0 or q[1] % k[1] != 0):
-        raise ValueError(f"the heads of query, {q[1]}, must be a multiple of those of key/value, {k[1]}")
+        raise ValueError(f"the heads of query, {fixed(q[1])}, must be a multiple of those of key/value, {fixed(k[1])}")
     if q[0] != k[0]:
         if block_mask is None:
             raise ValueError(
-                f"query and key/value have batch sizes {q[0]} and {k[0]}; without a block_mask they must be equal"
+                f"query and key/value have batch sizes {fixed(q[0])} and {fixed(k[0])}; without a block_mask they must be "
+                "equal"
             )
         batch = block_mask.batch_and_heads[0]
         if k[0] != 1 or batch != q[0]:
             raise ValueError(
-                f"query, key/value and block_mask have batch sizes {q[0]}, {k[0]} and {batch}; those of key/value "
-                "must be 1 and the block_mask's that of query"
+                f"query, key/value and block_mask have batch sizes {fixed(q[0])}, {fixed(k[0])} and {fixed(batch)}; those "
+                "of key/value must be 1 and the block_mask's that of query"
             )
     if v[:3] != k[:3]:
-        raise ValueError(f"key and value must have the same batch, heads and length, got {tuple(k)} and {tuple(v)}")
+        raise ValueError(f"key and value must have the same batch, heads and length, got {_numbers(k)} and {_numbers(v)}")
     check_types(query, key, value)
+
+
+def _numbers(shape) -> tuple:
+    return tuple([fixed(n) for n in shape])
 
 
 def check_types(query: Tensor, key: Tensor, value: Tensor):
@@ -102,7 +108,8 @@ def check_sequence_heads(query: Tensor, key: Tensor, axis: int, enable_gqa: bool
     if enable_gqa or query.dim() != 3 or key.dim() <= axis or query.shape[1] == key.shape[axis]:
         return
     raise ValueError(
-        f"query and key/value have different numbers of heads, {query.shape[1]} and {key.shape[axis]}; set enable_gqa=True"
+        f"query and key/value have different numbers of heads, {fixed(query.shape[1])} and {fixed(key.shape[axis])}; set "
+        "enable_gqa=True"
     )
 
 
@@ -146,9 +153,11 @@ def check_lengths(query: Tensor, key: Tensor, mask: BlockMask):
     keys = key.shape[2]
     if (queries != q_length or keys != kv_length) and not mask.any_length:
         raise ValueError(
-            f"block_mask was created for {q_length} queries and {kv_length} keys, but query and key have lengths "
-            f"{queries} and {keys}; use block_mask._adjust(q_len, kv_len) or make a new one"
+            f"block_mask was created for {fixed(q_length)} queries and {fixed(kv_length)} keys, but query and key have "
+            f"lengths {fixed(queries)} and {fixed(keys)}; use block_mask._adjust(q_len, kv_len) or make a new one"
         )
     for name, size, of_mask in zip(("batch", "heads"), (batch, heads), mask.batch_and_heads):
         if of_mask != 1 and of_mask != size and not (name == "batch" and size == 1):  # torch reads the first of the mask's
-            raise ValueError(f"block_mask has {name} {of_mask}, query has {size}; the mask's must be 1 or the same")
+            raise ValueError(
+                f"block_mask has {name} {fixed(of_mask)}, query has {fixed(size)}; the mask's must be 1 or the same"
+            )

@@ -12,7 +12,7 @@ from .._offsets import offsets_of
 from .._program import Program, function_for, with_indices
 from .._sequences import PagedKeys, check_order
 from ._arrays import are_plain, as_array, needs_dispatcher, tensors_of
-from ._attend import autocast, recorded, sizes_of_sequences
+from ._attend import autocast, recorded, sizes_of_sequences, tell_compilers
 from ._attention import AuxRequest
 from ._check import check_sequence_heads, check_sinks, check_index, check_tensors, check_types
 from ._flat import SCHEMA, flattened, last_captures, unflattened
@@ -121,6 +121,7 @@ def paged_attention(
         results = torch.ops.treadle.paged_attention(
             query, *pages[:2], captured, *flattened(program, scale, extras), cu_seqlens_q, *pages[2:]
         )
+        tell_compilers()
         return with_aux(results, return_aux)
     scale = None if scale is None else float(scale)
     want = return_aux or AuxRequest()

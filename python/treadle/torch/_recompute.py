@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.autograd import profiler
 from torch.utils.checkpoint import checkpoint
 
-from ._arrays import needs_dispatcher
-from ._attend import autocast, inside_functorch
+from ._arrays import inside_functorch, needs_dispatcher
+from ._attend import autocast, tell_compilers
 from ._attention import flex_attention
 from ._autograd import NO_SECOND_DERIVATIVE
 from ._block_mask import BlockMask
@@ -30,7 +30,9 @@ def recomputed_attention(query: Tensor, key: Tensor, value: Tensor, mask: BlockM
     if torch.compiler.is_compiling() or needs_dispatcher(query, key, value):
         # A graph's compiler may take the second forward for the first and keep its results, unless torch has marked it.
         program = trace_in_graph(None, mask.compiled_mask_mod())
-        return _checkpoint(lambda q, k, v: operation(*autocast(q, k, v), program, None)[0], query, key, value)
+        out = _checkpoint(lambda q, k, v: operation(*autocast(q, k, v), program, None)[0], query, key, value)
+        tell_compilers()
+        return out
     if torch.is_autocast_enabled("cpu"):  # which makes copies, and they are no inputs
         return _checkpoint(lambda q, k, v: _attend(q, k, v, mask), query, key, value)
     needs_grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)

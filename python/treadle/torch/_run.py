@@ -99,7 +99,9 @@ def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: t
     else:
         mods_read, sinks, starts = extras.split(captured)
         dropout = extras.dropout(captured)
-    function = function_for(program, tuple([i for i in gradients if i < len(mods_read)]), call.scale)
+    if gradients:
+        gradients = tuple([i for i in gradients if i < len(mods_read)])
+    function = function_for(program, gradients, call.scale)
     arrays = [*mods_read, *program.scalars]
     if extras.packed:
         q_starts, k_starts = starts
@@ -110,7 +112,7 @@ def _prepare(call: Call, q: Tensor, k: Tensor, v: Tensor, captured, gradients: t
         last = arrays_of_extras(sinks, extras.q_offsets, extras.kv_offsets, dropout)
     layout = None
     if program.mask:
-        kind = q.shape[:3], k.shape[2], q.dtype, k.dtype, v.dtype
+        kind = q.shape[:3], k.size(2), q.dtype, k.dtype, v.dtype
         layout = call.layouts.get(program, function, kind, (q, k, v), arrays, call.threads, last)
     return function.forward, function.backward, (q, k, v, arrays, layout), last
 
@@ -127,8 +129,11 @@ def empty_results(q: Tensor, k: Tensor, v: Tensor, lse: bool, most: bool) -> tup
 
 def _empty_out(q: Tensor, v: Tensor) -> Tensor:
     """As empty_in_order_of makes it, but faster where it is like q."""
-    if q.shape[-1:] == v.shape[-1:]:
-        out, strides = torch.empty_like(q), q.stride()
+    if q.dim() and v.dim() and q.size(-1) == v.size(-1):
+        out = torch.empty_like(q)
+        if q.is_contiguous():
+            return out
+        strides = q.stride()
         if strides[-1:] == (1,) and out.stride() == strides:
             return out
     return empty_in_order_of(q, (*q.shape[:-1], *v.shape[-1:]))
