@@ -442,7 +442,7 @@ def interrupted(rank, ranks):
     x = torch.randn(1, 2, 64, 16)
     flex_attention(x, x, x, block_mask=mask)
     if rank == 1:
-        time.sleep(5)
+        time.sleep(2.5)
         return error_of(lambda: flex_attention(x, x, x, block_mask=mask))
     if rank == 0:
         signal.signal(signal.SIGINT, signal.default_int_handler)
