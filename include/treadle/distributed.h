@@ -3,7 +3,9 @@
 //   namespace td = treadle::distributed;
 //   auto ranks = mpi_exchange(MPI_COMM_WORLD);                       // treadle/mpi.h
 //   td::Shards rows = td::Shards::even(length, ranks->ranks());
-//   td::Plan plan = td::plan(causal, ranks, {1, 32, 8, 128}, rows, rows);    // once for a mask and lengths
+//   TensorSpec whole_q{DType::f32, {1, 32, length, 128}};                    // of all ranks together
+//   TensorSpec whole_k{DType::f32, {1, 8, length, 128}};
+//   td::Plan plan = td::plan(causal, ranks, whole_q, whole_k, whole_k, rows, rows);  // once for a mask
 //   Forward y = td::forward(causal, plan, {q, k, v}, {.lse = true});         // my rows in, my rows out
 //   Backward g = td::backward(causal, plan, {q, k, v}, {y.out, y.lse}, dout);
 //

@@ -7,9 +7,11 @@
 // order, and a send is done only when the other rank has taken it. A message has exactly the size
 // of its receive. All ranks of a gather bring equally many bytes.
 //
-// Each rank belongs to one thread at a time, different ranks to different threads. When a rank has
-// abandoned the others, all of them throw whatever they call. A rank whose exchange is destroyed
-// has left, and those who wait for it throw; messages of its that were given up still arrive.
+// Each rank belongs to one thread at a time, different ranks to different threads, and each needs an
+// executor of its own (Call::executor): tasks of ranks that wait for each other must not wait for the
+// same threads. When a rank has abandoned the others, all of them throw whatever they call. A rank
+// whose exchange is destroyed has left, and those who wait for it throw; messages of its that were
+// given up still arrive.
 #pragma once
 
 #include <chrono>

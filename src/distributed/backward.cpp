@@ -190,9 +190,11 @@ class BackwardRun {
   void send() {
     for (Mail::Message& message : out_->sends) {
       std::byte* to = message.bytes.data();
-      for (std::size_t p = 0; p < held_.parts.size(); ++p)
+      for (std::size_t p = 0; p < held_.parts.size(); ++p) {
         for (const PackedRows& dq : rooms_[p].dq)
           take_packed(dq.view(), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
+        to = aligned(to);
+      }
     }
     out_->start();
   }
@@ -462,6 +464,7 @@ class BackwardRun {
         const Range heads = shape.heads(held_.per_key_head());
         if (shape.final) {
           put_rows(dq, own.begin, shape.piece.batch, heads, away.rows, at);
+          at = aligned(at);
           continue;
         }
         runs.push_back(one_after_another(away.rows));
@@ -471,6 +474,7 @@ class BackwardRun {
         for (std::int64_t s = 0; s < shape.slice_count(); ++s, at += bytes)
           found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
                            runs.back(), rows_of(away.rows), nullptr, nullptr, at});
+        at = aligned(at);
       }
     }
     join.found = found;

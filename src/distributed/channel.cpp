@@ -218,9 +218,12 @@ Mail::~Mail() {
 void Mail::start() {
   channel_.check(call_);
   const std::lock_guard lock(channel_.mutex_);
-  arrived_ = std::make_unique<std::atomic<bool>[]>(receives.size());
-  new_.reserve(receives.size());
-  begin();
+  // Others rely on it: whoever cannot is lost.
+  channel_.use([&] {
+    arrived_ = std::make_unique<std::atomic<bool>[]>(receives.size());
+    new_.reserve(receives.size());
+    begin();
+  });
 }
 
 void Mail::start_after(std::span<const std::byte> own, std::span<std::byte> all,

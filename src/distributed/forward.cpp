@@ -140,6 +140,7 @@ class ForwardRun {
           put_rows(results.out, own.begin, shape.piece.batch, heads, away.rows, at);
           if (lse_) put_rows(*results.lse, own.begin, shape.piece.batch, heads, away.rows, at);
           if (max_) put_rows(*results.max, own.begin, shape.piece.batch, heads, away.rows, at);
+          at = aligned(at);
           continue;
         }
         runs.push_back(one_after_another(away.rows));
@@ -151,6 +152,7 @@ class ForwardRun {
           found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
                            runs.back(), rows_of(away.rows), maximum, weight, sums});
         }
+        at = aligned(at);
       }
     }
     join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
@@ -307,6 +309,7 @@ class ForwardRun {
         for (const ForwardRoom::State& state : room.states)
           for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
             take_packed(rows->view(), runs, to);
+        to = aligned(to);
       }
       out_[i]->start();
       sent_[i] = true;

@@ -29,13 +29,13 @@ std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,
 
 namespace {
 
-// Sums f(shape, rows) over what this rank has for another's parts, or another has for this rank's.
+// Sums f(shape, how many rows) over what this rank has for another's parts, or another has for this rank's.
 template <class F>
 std::int64_t over_away(const Plan::Held& held, int rank, const F& f) {
   std::int64_t sum = 0;
   for (const Away& away : held.away)
     if (away.rank == rank)
-      sum += f(away.shape) * rows_moved(away.shape, away.rows, held.per_key_head());
+      sum += f(away.shape, rows_moved(away.shape, away.rows, held.per_key_head()));
   return sum;
 }
 template <class F>
@@ -43,26 +43,35 @@ std::int64_t over_parts(const Plan::Held& held, int rank, const F& f) {
   std::int64_t sum = 0;
   for (const Part& part : held.parts)
     sum +=
-        f(part) * rows_moved(part, part.from[static_cast<std::size_t>(rank)], held.per_key_head());
+        f(part, rows_moved(part, part.from[static_cast<std::size_t>(rank)], held.per_key_head()));
   return sum;
+}
+
+// As aligned() has it.
+auto bytes_back(const RowTraffic& rows) {
+  return [&](const PartShape& part, std::int64_t count) {
+    return (rows.back(part) * count + 7) / 8 * 8;
+  };
 }
 
 }  // namespace
 
 std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_away(held, rank, [&](const PartShape&) { return row.sum; });
+  return over_away(held, rank,
+                   [&](const PartShape&, std::int64_t count) { return row.sum * count; });
 }
 
 std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_parts(held, rank, [&](const PartShape&) { return row.sum; });
+  return over_parts(held, rank,
+                    [&](const PartShape&, std::int64_t count) { return row.sum * count; });
 }
 
 std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& rows) {
-  return over_parts(held, rank, rows.back);
+  return over_parts(held, rank, bytes_back(rows));
 }
 
 std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic& rows) {
-  return over_away(held, rank, rows.back);
+  return over_away(held, rank, bytes_back(rows));
 }
 
 std::int64_t bytes_of_sums(const Plan::Held& held, std::span<const SumRows> sums) {

@@ -32,6 +32,13 @@ struct RowTraffic {
 RowTraffic forward_rows(const Plan::Held& held, bool lse, bool max);
 RowTraffic backward_rows(const Plan::Held& held);
 
+// What comes back begins, part by part, where any number may.
+template <class Byte>
+Byte* aligned(Byte* at) {
+  constexpr std::uintptr_t most = 8;
+  return at + (most - reinterpret_cast<std::uintptr_t>(at) % most) % most;
+}
+
 // Bytes of rows between this rank and another: of parts of the other that have rows of this one, and the reverse.
 std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& row);
 std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row);

@@ -20,6 +20,39 @@ void clear(const CapturedSum& captured, const base::Workers& workers) {
   });
 }
 
+// What a pass adds to gradients of captures, where several of its pairs add to one element of the
+// sum itself: like all that passes find it is complete before it is added to the passes before, so
+// that it does not matter who finds it. The sums are those of the problem.
+template <class F>
+class OwnSums {
+ public:
+  OwnSums(BackwardProblem& problem, bool first) {
+    if (first) return;
+    const std::int64_t heads = problem.q.size(1), batch = problem.q.size(0);
+    for (CapturedSum& captured : problem.captured) {
+      const plan::CaptureReach& reach = captured.reach;
+      const bool one_pair = (reach.by_head || heads == 1) && (reach.by_batch || batch == 1);
+      const bool leaves_apart = reach.by_batch || batch == 1 || problem.keys.batch() > 1;
+      if (!reach.by_key || !reach.by_query || !leaves_apart || one_pair) continue;
+      own_.push_back({std::vector<F>(static_cast<std::size_t>(captured.count)), captured.sum});
+      captured.sum = own_.back().values.data();
+    }
+  }
+  void add() const {
+    for (const Own& own : own_) {
+      F* to = static_cast<F*>(own.to);
+      for (std::size_t i = 0; i < own.values.size(); ++i) to[i] += own.values[i];
+    }
+  }
+
+ private:
+  struct Own {
+    std::vector<F> values;
+    void* to = nullptr;
+  };
+  std::vector<Own> own_;
+};
+
 // How many sums of dQ tasks put together: one per tile, or part of a tile that is too high for a
 // kernel.
 std::int64_t places_of(const BackwardPass& pass) {
@@ -50,6 +83,8 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
   carve(carver);
 
   std::vector<std::unique_ptr<BackwardShared<F>>> all;
+  std::vector<BackwardProblem> problems(passes.size(), problem);  // which differ in some sums
+  std::vector<OwnSums<F>> own_sums;
   std::int64_t threads = 0;
   WorkspaceNeed need;
   for (const BackwardPass& pass : passes) {
@@ -57,8 +92,10 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
     const plan::BackwardSchedule& schedule = pass.schedule;
     const auto groups = static_cast<std::int64_t>(schedule.groups.size());
     threads = std::max(threads, std::min<std::int64_t>(groups, workers.threads()));
+    BackwardProblem& own = problems[all.size()];
+    own_sums.emplace_back(own, all.empty());
     all.push_back(std::make_unique<BackwardShared<F>>(
-        pass, all.size(), problem, nonfinite,
+        pass, all.size(), own, nonfinite,
         typename OrderedSums<F>::Parts{sums, places_of(pass), size_of_dq(pass), schedule.chunks},
         terms, workers));
     for (const CapturedSum& captured : problem.captured) {
@@ -101,6 +138,7 @@ BackwardDone run(std::span<const BackwardPass> passes, const BackwardProblem& pr
         throw;
       }
     });
+    own_sums[static_cast<std::size_t>(&shared - all.data())].add();
     nan = nan || shared->nan;
     if (const auto poisoned = shared->poisoned.found()) return {.poisoned = poisoned, .nan = nan};
     if (nan && nonfinite == Nonfinite::fast) break;  // the rest will be computed again, too

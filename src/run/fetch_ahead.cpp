@@ -46,7 +46,9 @@ void FetchAhead::add_queries(const ForwardShared& shared, const plan::Task& task
     const std::byte* queries = rows_of(problem.q, task.b, entry.head);
     const std::byte* results = rows_of(problem.out, task.b, entry.head);
     const auto add_rows = [&](std::int64_t row, std::int64_t step, std::int64_t count) {
-      return add(count, Rows{queries + row * query_row, step * query_row, query_bytes},
+      const Rows of_queries{queries + row * query_row, step * query_row, query_bytes};
+      if (results == nullptr) return add(count, of_queries);  // they become states
+      return add(count, of_queries,
                  Rows{results + row * result_row, step * result_row, result_bytes});
     };
     const passes::Axis& axis = tiles.axis(entry.tile);

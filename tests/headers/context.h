@@ -3,6 +3,7 @@
 #pragma once
 
 #include <dlpack/dlpack.h>
+#include <treadle/distributed.h>
 #include <treadle/dlpack.h>
 #include <treadle/in_process_exchange.h>
 #include <treadle/treadle.h>
@@ -27,6 +28,8 @@ struct Context {
   Tensor last, cached_k, cached_v;      // the next token, and all up to it
   Options options;
   Attention causal = compile(options);
+
+  std::int64_t length = 64;  // of a sequence that several ranks share
 
   // What mods read.
   std::int64_t heads = 8;
