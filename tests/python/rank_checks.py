@@ -302,21 +302,41 @@ def beside_ddp(rank, ranks):
         torch.testing.assert_close(got.grad * ranks, wanted.grad, rtol=1e-4, atol=1e-4)
 
 
-def compiled(rank, ranks):
-    """One operation, no breaks."""
+def compiled(rank, ranks, backend):
+    """One operation, no breaks, with gradients, also of what the score mod reads."""
     torch._dynamo.reset()
-    counters = []
+    seen = []
 
-    def backend(graph, example_inputs):
-        counters.append([n for n in graph.graph.nodes if "group_attention" in str(n.target)])
-        return graph
+    def count(graph, inputs):
+        seen.append([n for n in graph.graph.nodes if "group_attention" in str(n.target)])
+        return torch._dynamo.lookup_backend(backend)(graph, inputs)
 
-    cp, x = td.context_parallel(length=96), torch.randn(1, 2, 96, 16)
-    mask = td.create_block_mask(causal, None, None, 96, 96)
-    compiled = torch.compile(lambda q: flex_attention(q, q, q, block_mask=mask), backend=backend, fullgraph=True)
-    wanted = flex_attention(x, x, x, block_mask=create_block_mask(causal, None, None, 96, 96))
-    expect_equal("compiled", compiled(cp.shard(x, dim=2)), cp.shard(wanted, dim=2))
-    assert [len(nodes) for nodes in counters] == [1], counters
+    cp, x, table = td.context_parallel(length=96), torch.randn(1, 2, 96, 16), torch.randn(96, requires_grad=True)
+    document = torch.arange(96) // 40
+
+    def call(q, table, mask):
+        out = flex_attention(q, q, q, lambda s, b, h, i, j: s * 0.5 + table[i], mask)
+        return out, *torch.autograd.grad((out * out).sum(), (q, table))
+
+    def compiled_call(q, table, mask):
+        out = compiled(q, table, mask)
+        return out, *torch.autograd.grad((out * out).sum(), (q, table))
+
+    def mask_mod(b, h, q, kv):
+        return (document[q] == document[kv]) & (q >= kv)
+
+    compiled = torch.compile(
+        lambda q, table, mask: flex_attention(q, q, q, lambda s, b, h, i, j: s * 0.5 + table[i], mask),
+        backend=count, fullgraph=True,
+    )  # fmt: skip
+    mask = td.create_block_mask(mask_mod, None, None, 96, 96)
+    wanted = call(x.clone().requires_grad_(), table, create_block_mask(mask_mod, None, None, 96, 96))
+    for _ in range(2):
+        got = compiled_call(cp.shard(x, dim=2).clone().requires_grad_(), table, mask)
+        expect_equal("compiled", got[0], cp.shard(wanted[0], dim=2))
+        torch.testing.assert_close(got[1], cp.shard(wanted[1], dim=2))  # torch adds dq, dk and dv in another order
+        expect_equal("gradient of a table", got[2], wanted[2])
+    assert [len(nodes) for nodes in seen] == [1], seen
     torch._dynamo.reset()
 
 

@@ -56,7 +56,7 @@ def test_unshard(ranks):
     ranks.run(checks.unshard_rows)
 
 
-@pytest.mark.parametrize("kind", ["eager", "checkpoint", "compile"])
+@pytest.mark.parametrize("kind", ["eager", "checkpoint"] + ["compile"] * _full)
 def test_training_has_the_bits_of_one_process(ranks, kind):
     ranks.run(checks.training, kind)
 
@@ -65,8 +65,9 @@ def test_beside_ddp(ranks):
     ranks.run(checks.beside_ddp)
 
 
-def test_compiled_calls_are_one_operation(ranks):
-    ranks.run(checks.compiled)
+@pytest.mark.parametrize("backend", ["aot_eager"] + ["inductor"] * _full)
+def test_compiled_calls_are_one_operation(ranks, backend):
+    ranks.run(checks.compiled, backend, timeout=200)
 
 
 def test_mistakes_are_errors_of_all_ranks(ranks):
