@@ -254,6 +254,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
   Envelope own;
   own.reserved = std::random_device()();
   const std::vector<Envelope> all = channel.gather(own, "plan");
+  if (first_refusing(all) >= 0) throw_failure(channel, all, {});
   check_same_call(channel, all);
   held.id = all.front().reserved << 1 | 1;
 
