@@ -15,9 +15,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -137,5 +139,18 @@ TREADLE_API void backward_into(const Attention& attention, const Plan& plan,
                                const ConstView& dout,
                                const std::optional<ConstView>& dlse = std::nullopt,
                                const Call& call = {});
+
+// For programs whose ranks prepare a call by themselves. A rank that cannot make the call that the others are about to
+// make says so: it throws, as all of them do from plan, forward, backward or agree, "call: rank 2: why".
+[[noreturn]] TREADLE_API void refuse(std::shared_ptr<Exchange> exchange, const std::string& why,
+                                     std::chrono::milliseconds patience = std::chrono::minutes(10));
+// A number of each rank, in their order. All ranks call it.
+[[nodiscard]] TREADLE_API std::vector<std::uint64_t> agree(
+    std::shared_ptr<Exchange> exchange, std::uint64_t own,
+    std::chrono::milliseconds patience = std::chrono::minutes(10));
+// Equally many bytes of each rank, in their order.
+TREADLE_API void gather(std::shared_ptr<Exchange> exchange, std::span<const std::byte> own,
+                        std::span<std::byte> all,
+                        std::chrono::milliseconds patience = std::chrono::minutes(10));
 
 }  // namespace treadle::distributed

@@ -76,21 +76,29 @@ void Function::forward(const Tensors& tensors, const Layout& layout, const Forwa
              tensors.inputs);
 }
 
-void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
-                        const ConstView& dout, const std::optional<ConstView>& dlse,
-                        const std::vector<View>& results, const Crew& crew) const {
+BackwardViews Function::views_of(const Tensors& tensors, const std::vector<View>& results) const {
   BackwardViews views{results[0], results[1], results[2], {}, std::nullopt};
   if (tensors.sinks) views.dsinks = results.back();
   for (std::size_t i = 0; i < options_.gradients.size(); ++i) {
     const std::string& name = options_.gradients[i];
     if (reads(name)) views.captures.push_back({name, results[3 + i]});
   }
+  return views;
+}
+
+void Function::clear_unread(const std::vector<View>& results) const {
+  for (std::size_t i = 0; i < options_.gradients.size(); ++i)
+    if (!reads(options_.gradients[i])) set_to_zero(results[3 + i]);
+}
+
+void Function::backward(const Tensors& tensors, const Layout& layout, const Saved& saved,
+                        const ConstView& dout, const std::optional<ConstView>& dlse,
+                        const std::vector<View>& results, const Crew& crew) const {
+  const BackwardViews views = views_of(tensors, results);
   const Call call = call_of(tensors, layout, crew);
   std::visit([&](const auto& in) { attention_.backward_into(views, in, saved, dout, dlse, call); },
              tensors.inputs);
-  // On the others nothing depends. A call that throws has not come here.
-  for (std::size_t i = 0; i < options_.gradients.size(); ++i)
-    if (!reads(options_.gradients[i])) set_to_zero(results[3 + i]);
+  clear_unread(results);  // a call that throws has not come here
 }
 
 std::string Function::score_mod() const {

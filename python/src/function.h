@@ -53,6 +53,14 @@ class Function {
                 const ConstView& dout, const std::optional<ConstView>& dlse,
                 const std::vector<View>& results, const Crew& crew) const;
 
+  // What a call of the library takes besides inputs and results.
+  [[nodiscard]] Call call_of(const Tensors& tensors, const Layout& layout, const Crew& crew) const;
+  // The views that backward() names so, and what it leaves to do: gradients on which nothing depends.
+  [[nodiscard]] BackwardViews views_of(const Tensors& tensors,
+                                       const std::vector<View>& results) const;
+  void clear_unread(const std::vector<View>& results) const;
+  [[nodiscard]] const Attention& attention() const { return attention_; }
+
   // How long calls take.
   [[nodiscard]] Pace& pace() const { return pace_; }
 
@@ -61,8 +69,6 @@ class Function {
   [[nodiscard]] std::string mask() const;
 
  private:
-  [[nodiscard]] Call call_of(const Tensors& tensors, const Layout& layout, const Crew& crew) const;
-
   // Whether the mods read this capture: one that is declared may have no effect.
   [[nodiscard]] bool reads(const std::string& name) const;
 

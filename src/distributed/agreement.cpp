@@ -36,7 +36,8 @@ bool find_odd(std::span<const T> all, const Of& of, std::size_t& odd, std::size_
 }
 
 std::string text_of(const Envelope& envelope) {
-  if (envelope.kind == Envelope::Kind::plan) return "plan";
+  if (envelope.kind == Envelope::Kind::plan) return "a plan";
+  if (envelope.kind == Envelope::Kind::agree) return "an agreement before a call";
   return fmt::format("{} as call {} of its plan", name_of(envelope.kind), envelope.number);
 }
 
@@ -47,6 +48,7 @@ std::string_view name_of(Envelope::Kind kind) {
     case Envelope::Kind::plan: return "plan";
     case Envelope::Kind::forward: return "forward";
     case Envelope::Kind::backward: return "backward";
+    case Envelope::Kind::agree: return "call";
   }
   return "call";
 }
@@ -67,6 +69,13 @@ Failure Failure::current() {
   return failure;
 }
 
+Failure Failure::of(const std::string& text) {
+  Failure failure;
+  failure.outcome_ = Envelope::Outcome::error;
+  failure.text_ = text;
+  return failure;
+}
+
 void check_same_call(Channel& channel, std::span<const Envelope> all) {
   std::size_t odd = 0, usual = 0;
   const auto call_of = [](const Envelope& e) {
@@ -76,14 +85,22 @@ void check_same_call(Channel& channel, std::span<const Envelope> all) {
   const std::string_view name = name_of(all.front().kind);
   if (find_odd(all, call_of, odd, usual)) {
     const Envelope &a = all[odd], &b = all[usual];
-    const std::string_view why = a.plan != b.plan   ? ", of another plan"
+    const bool plans =
+        a.kind != b.kind && (a.kind == Envelope::Kind::plan || b.kind == Envelope::Kind::plan);
+    const std::string_view why = plans              ? ""
+                                 : a.plan != b.plan ? ", of another plan"
                                  : a.step != b.step ? ", and is further"
                                                     : "";
+    const std::string_view more =
+        plans
+            ? "; in Python a plan is made by the first call with a mask, with shapes and types of "
+              "q, k and v, or with what the mask reads"
+            : "";
     channel.agreed();
     base::fail(
         "{}: rank {} makes {}{}, while rank {} makes {}; all ranks make the same calls in the same "
-        "order",
-        name, odd, text_of(a), why, usual, text_of(b));
+        "order{}",
+        name, odd, text_of(a), why, usual, text_of(b), more);
   }
 }
 
@@ -101,6 +118,13 @@ void check_same_contents(Channel& channel, std::span<const Envelope> all) {
 int first_failing(std::span<const Envelope> all) {
   const auto at = std::ranges::find_if(
       all, [](const Envelope& e) { return e.outcome != Envelope::Outcome::fine; });
+  return at == all.end() ? -1 : static_cast<int>(at - all.begin());
+}
+
+int first_refusing(std::span<const Envelope> all) {
+  const auto at = std::ranges::find_if(all, [](const Envelope& e) {
+    return e.kind == Envelope::Kind::agree && e.outcome != Envelope::Outcome::fine;
+  });
   return at == all.end() ? -1 : static_cast<int>(at - all.begin());
 }
 

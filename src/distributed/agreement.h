@@ -21,7 +21,7 @@ namespace treadle::distributed {
 
 // Trivially copyable and the same on all ranks but for what is about one rank.
 struct Envelope {
-  enum class Kind : std::int32_t { plan, forward, backward };
+  enum class Kind : std::int32_t { plan, forward, backward, agree };
   enum class Step : std::int32_t { begin, end };
   enum class Outcome : std::int32_t { fine, error, mod_error, stopped };
 
@@ -44,6 +44,8 @@ class Failure {
   Failure() = default;
   // Of the current exception; of one that is no Error what it says.
   static Failure current();
+  // Of an error with this text.
+  static Failure of(const std::string& text);
 
   [[nodiscard]] Envelope::Outcome outcome() const { return outcome_; }
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -60,6 +62,8 @@ void check_same_call(Channel& channel, std::span<const Envelope> all);
 void check_same_contents(Channel& channel, std::span<const Envelope> all);
 // The first rank whose outcome is not fine; -1 if there is none.
 int first_failing(std::span<const Envelope> all);
+// The first rank that cannot make the call at all (refuse()); -1 if there is none.
+int first_refusing(std::span<const Envelope> all);
 // That rank's error, on all ranks, which all call this.
 [[noreturn]] void throw_failure(Channel& channel, std::span<const Envelope> all,
                                 const Failure& own);

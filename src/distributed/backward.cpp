@@ -708,7 +708,7 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(held.channel, all); });
+                 [&] { check_begin(held, all); });
   if (run == nullptr) hear_refusal(held.channel, in, all, failure);
   std::vector<std::byte> sink_nodes;
   for (const auto nonfinite : {run::Nonfinite::fast, run::Nonfinite::exact}) {

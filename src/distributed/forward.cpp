@@ -500,11 +500,18 @@ class NotBegun : public std::exception {};
 
 }  // namespace
 
-void check_begin(Channel& channel, std::span<const Envelope> all) {
-  check_same_call(channel, all);
-  // A rank that failed may not know the rest.
-  if (first_failing(all) >= 0) throw NotBegun();
-  check_same_contents(channel, all);
+void check_begin(Plan::Held& held, std::span<const Envelope> all) {
+  try {
+    if (first_refusing(all) >= 0) throw NotBegun();
+    check_same_call(held.channel, all);
+    // A rank that failed may not know the rest.
+    if (first_failing(all) >= 0) throw NotBegun();
+    check_same_contents(held.channel, all);
+  } catch (...) {
+    // Some ranks may have been in another call, or in none.
+    --held.number;
+    throw;
+  }
 }
 
 void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, const Failure& own) {
@@ -541,7 +548,7 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
-                 [&] { check_begin(held.channel, all); });
+                 [&] { check_begin(held, all); });
   if (run == nullptr) {
     hear_refusal(held.channel, in, all, failure);
   }

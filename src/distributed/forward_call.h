@@ -27,7 +27,7 @@ void run_forward(const Attention::Compiled& compiled, Plan::Held& held, const In
 void check_shard(std::string_view call, const Plan::Held& held, const Inputs& mine);
 
 // For Mail::start_after(): throws if some rank makes another call, or could not begin.
-void check_begin(Channel& channel, std::span<const Envelope> all);
+void check_begin(Plan::Held& held, std::span<const Envelope> all);
 // Waits until all ranks have begun; throws what check_begin() found, on all ranks the same.
 void hear_refusal(Channel& channel, Mail& in, std::span<const Envelope> all, const Failure& own);
 

@@ -59,6 +59,9 @@ struct Plan::Held {
   Divisible divided{.heads = false, .batch = false, .chunks = false};
 };
 
+// What ranks must have alike for the same bits: the build, and the processor that its kernels are for.
+std::string machine_of(const backend::Backend& backend);
+
 // Rows of queries of parts: so many bytes each, of all batch entries and heads of the part.
 std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,
                         std::int64_t per_key_head);

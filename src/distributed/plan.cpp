@@ -14,6 +14,7 @@
 #include "distributed/held_plan.h"
 #include "distributed/row_mail.h"
 #include "distributed/sharded_captures.h"
+#include "jit/build_id.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -228,6 +229,12 @@ void tell_needs(Plan::Held& held) {
 
 }  // namespace
 
+std::string machine_of(const backend::Backend& backend) {
+  const std::string build = jit::build_id();
+  return fmt::format("Treadle {}{}{}, {}", version(), build.empty() ? "" : " with build id ", build,
+                     backend.machine());
+}
+
 // Sums that are made in place are chains over all pairs of a task group; others are made task by task.
 Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) {
   if (held.options.sums == Sums::per_rank) return {};
@@ -254,6 +261,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
   Envelope own;
   own.reserved = std::random_device()();
   const std::vector<Envelope> all = channel.gather(own, "plan");
+  if (first_refusing(all) >= 0) throw_failure(channel, all, {});
   check_same_call(channel, all);
   held.id = all.front().reserved << 1 | 1;
 
@@ -275,7 +283,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
     bound = api::bindings_of(compiled.program,
                              api::bind("plan", compiled.captures, gathered.call().captures));
   });
-  held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
+  held.machine = machine_of(*compiled.backend);
   held.mask = compiled.mask;
   held.q = q.dtype;
   held.k = k.dtype;

@@ -107,6 +107,7 @@ GatheredCaptures::GatheredCaptures(Plan::Held& held, Envelope::Kind kind,
   for (std::size_t i = 0; i < own.size(); ++i) add_shape(what, *sharded[i], captures[i]->view());
   begun.what = what.finish().low;
   const std::vector<Envelope> all = held.channel.gather(begun, name);
+  if (first_refusing(all) >= 0) throw_failure(held.channel, all, failure);
   check_same_call(held.channel, all);
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
   check_same_contents(held.channel, all);

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "expect_error.h"
 #include "spread_call.h"
@@ -12,6 +15,7 @@ namespace {
 
 namespace td = distributed;
 
+using test::on_ranks;
 using test::SpreadCall;
 using test::texts_of_ranks;
 using testing::Each;
@@ -277,10 +281,48 @@ TEST_F(DisagreeingCalls, PlanAndForward) {
             (void)usual_.plan(exchange);
           }
         });
-    EXPECT_THAT(
-        texts, Each("plan: rank 1 makes forward as call 1 of its plan, of another plan, while rank "
-                    "0 makes plan; all ranks make the same calls in the same order"));
+    EXPECT_THAT(texts,
+                Each("plan: rank 1 makes forward as call 1 of its plan, while rank 0 makes a plan; "
+                     "all ranks "
+                     "make the same calls in the same order; in Python a plan is made by the first "
+                     "call with "
+                     "a mask, with shapes and types of q, k and v, or with what the mask reads"));
   }
+}
+
+// A rank that refuses a call that others make ends it for all, and the next is fine.
+TEST_F(DisagreeingCalls, OneRefuses) {
+  const std::string why = "this rank cannot";
+  for (const bool planned : {false, true}) {
+    SCOPED_TRACE(planned);
+    on_ranks(in_process_exchanges(3), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+      std::optional<td::Plan> plan;
+      if (planned) plan = usual_.plan(exchange);
+      std::string said;
+      try {
+        if (r == 1) td::refuse(exchange, why);
+        if (planned) (void)usual_.forward(r, *plan);
+        if (!planned) (void)usual_.plan(exchange);
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      EXPECT_EQ(said, "call: rank 1: this rank cannot");
+      if (!planned) plan = usual_.plan(exchange);
+      (void)usual_.forward(r, *plan);
+    });
+  }
+}
+
+TEST_F(DisagreeingCalls, RanksAgree) {
+  on_ranks(in_process_exchanges(3), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+    const auto mine = static_cast<std::uint64_t>(r);
+    EXPECT_THAT(td::agree(exchange, 7 * mine), testing::ElementsAre(0, 7, 14));
+    std::array<std::byte, 6> all{};
+    const std::array<std::byte, 2> own{std::byte(r), std::byte(5)};
+    td::gather(exchange, own, all);
+    EXPECT_THAT(all, testing::ElementsAre(std::byte(0), std::byte(5), std::byte(1), std::byte(5),
+                                          std::byte(2), std::byte(5)));
+  });
 }
 
 // Ranks of an exchange that is not the plan's make other calls than those of their plan.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import Callable, NamedTuple, Optional, Union
 
+import torch
 from torch import Tensor
 
 from .._layouts import Layouts
 from .._offsets import offsets_of
 from ._attend import attend, autocast
+from ._block_mask import BlockMask
 from ._check import check_lengths, check_options, check_shapes, check_sinks, check_tensors
 from ._foreign_masks import as_block_mask, is_mask_mod
 from ._run import NO_EXTRAS, Extras
@@ -78,6 +80,19 @@ def flex_attention(
     >>> torch.equal(flex_attention(q[:, :, 63:], k, v, block_mask=window, q_offset=63), all_rows[:, :, 63:])
     True
     """
+    given = (
+        query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux, sinks,
+        q_offset, kv_offset, dropout_p,
+    )  # fmt: skip
+    if isinstance(block_mask, BlockMask) and block_mask.ranks is not None and not torch.compiler.is_compiling():
+        return block_mask.ranks.together(lambda: _flex_attention(*given))  # an error of one rank is one of all
+    return _flex_attention(*given)
+
+
+def _flex_attention(
+    query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options, return_aux, sinks, q_offset,
+    kv_offset, dropout_p,
+):  # fmt: skip
     mask, mask_mod = None, None
     if is_mask_mod(block_mask):
         mask_mod = block_mask
@@ -88,10 +103,13 @@ def flex_attention(
     check_options(kernel_options, return_lse, return_aux)
     if mask is not None:
         mask.check_not_sliced()
-        check_lengths(query, key, mask)
+        if mask.ranks is None:
+            check_lengths(query, key, mask)
+        else:
+            mask.check_rows(query, key)
     if return_lse and not _warned:
         _warned.append(True)
-        warnings.warn("return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=2)
+        warnings.warn("return_lse is deprecated; use return_aux=AuxRequest(lse=True)", FutureWarning, stacklevel=3)
     query, key, value = autocast(query, key, value)
     want_lse = return_lse or (return_aux is not None and return_aux.lse)
     want_max = return_aux is not None and return_aux.max_scores
@@ -107,11 +125,15 @@ def flex_attention(
     if mask is not None:
         if mask.is_listed and (extras.q_offsets or extras.kv_offsets):
             raise ValueError("block_mask lists blocks of rows, which have no positions; use create_block_mask or a mask_mod")
-        mask_mod = mask.compiled_mask_mod()
+        if mask.ranks is None:
+            mask_mod = mask.compiled_mask_mod()
 
     last = seed if sinks is None else (sinks, *seed)
-    layouts = _of_functions if mask is None else mask.layouts
-    out, lse, most = attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras, want_lse, want_max)
+    if mask is not None and mask.ranks is not None:
+        out, lse, most = mask.attend(query, key, value, score_mod, scale, last, extras, want_lse, want_max)
+    else:
+        layouts = _of_functions if mask is None else mask.layouts
+        out, lse, most = attend(query, key, value, score_mod, mask_mod, layouts, scale, last, extras, want_lse, want_max)
     if return_aux is not None:
         return out, AuxOutput(lse=lse if want_lse else None, max_scores=most if want_max else None)
     return (out, lse) if return_lse else out

@@ -50,6 +50,7 @@ class BlockMask(flex_attention.BlockMask):
     """
 
     dq_write_order = dq_write_order_full = dq_kv_order = dq_kv_order_spt = None
+    ranks = None  # who makes its calls together; treadle.torch.distributed has masks with such
 
     def __init__(
         self,

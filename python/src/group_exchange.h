@@ -1,0 +1,120 @@
+// An Exchange over a group of processes that Python knows: treadle/torch/distributed/_group.py moves the messages.
+//
+// Python's side is told what to begin, with Python's lock. Threads of its own say what has arrived and who is gone; so
+// looking at a transfer takes no lock of Python's. What is small is copied, so it can be given up at any time. What is
+// large is read and written where it lies: giving it up closes the group, which makes everybody let go of it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "treadle/exchange.h"
+
+namespace treadle::python {
+
+// The messages of one transfer. Any thread may ask and tell.
+class Messages {
+ public:
+  Messages(std::span<const Exchange::Send> sends, std::span<const Exchange::Receive> receives);
+
+  // What Python begins: (number, rank, memory of the caller's or a copy), and (number, rank, size, memory of the
+  // caller's or None). With Python's lock.
+  [[nodiscard]] nanobind::list sends_for_python(std::span<const Exchange::Send> sends) const;
+  [[nodiscard]] nanobind::list receives_for_python() const;
+
+  // Python tells: a receive is there, at an address if it lies in memory of Python's; a send has left.
+  void arrived(std::size_t receive, std::uintptr_t address);
+  void sent(std::size_t send);
+  // Python has let go of one that failed.
+  void dropped(bool is_large);
+
+  // As Transfer::test().
+  bool test(std::vector<std::size_t>& arrived);
+  [[nodiscard]] bool waits_for(int rank) const;
+  // Nothing is copied to the caller's memory from now on. Whether Python still uses it.
+  bool give_up();
+  [[nodiscard]] bool uses_memory() const { return large_.load(std::memory_order_acquire) > 0; }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<Exchange::Receive> receives_;
+  std::vector<int> send_ranks_;
+  std::vector<bool> is_large_send_, has_arrived_, has_left_;
+  std::vector<std::size_t> new_;
+  std::atomic<std::size_t> left_, large_{0};  // not done; those of them in the caller's memory
+  std::atomic<bool> news_{false};
+  bool given_up_ = false;
+};
+
+class GroupExchange final : public Exchange {
+ public:
+  // `port` has start(sends, receives, is_gather, messages), tell(text) and close().
+  GroupExchange(int rank, int ranks, nanobind::object port)
+      : rank_(rank), ranks_(ranks), port_(std::move(port)) {}
+  ~GroupExchange() override;
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int ranks() const override { return ranks_; }
+  std::unique_ptr<Transfer> start(std::span<const Send> sends,
+                                  std::span<const Receive> receives) override;
+  std::unique_ptr<Transfer> start_gather(std::span<const std::byte> own,
+                                         std::span<std::byte> all) override;
+  void abandon(const std::string& why) override;
+
+  // Python tells: a rank cannot be reached any more, and another's last words.
+  void gone(int rank, const std::string& why);
+  void told(const std::string& why);
+
+  // Who waits for others looks at this, too.
+  void stop_by(std::stop_token stop) { stop_ = std::move(stop); }
+
+  // Throws if these messages will not come.
+  void check(const Messages& messages);
+  void close();
+
+ private:
+  std::unique_ptr<Transfer> begin(std::span<const Send> sends, std::span<const Receive> receives,
+                                  bool is_gather);
+  void tell(const std::string& why);
+
+  using Clock = std::chrono::steady_clock;
+  struct Trouble {
+    int rank = -1;  // who is gone; -1: who is told of
+    std::string why;
+    Clock::time_point since;
+  };
+
+  const int rank_, ranks_;
+  nanobind::object port_;
+  std::mutex mutex_;
+  std::atomic<bool> in_trouble_{false};
+  std::optional<Trouble> trouble_;  // the first, but words go before silence
+  std::stop_token stop_;
+  std::optional<Clock::time_point> stopped_;
+};
+
+// Within a scope waits for other ranks end when somebody asks to stop.
+class StopScope {
+ public:
+  StopScope(GroupExchange& exchange, const std::stop_token& stop) : exchange_(exchange) {
+    exchange_.stop_by(stop);
+  }
+  ~StopScope() { exchange_.stop_by({}); }
+  StopScope(const StopScope&) = delete;
+  StopScope& operator=(const StopScope&) = delete;
+
+ private:
+  GroupExchange& exchange_;
+};
+
+}  // namespace treadle::python
