@@ -76,7 +76,10 @@ class GroupExchange final : public Exchange {
   void told(const std::string& why);
 
   // Who waits for others looks at this, too.
-  void stop_by(std::stop_token stop) { stop_ = std::move(stop); }
+  void stop_by(std::stop_token stop) {
+    stop_ = std::move(stop);
+    stopped_.reset();
+  }
 
   // Throws if these messages will not come.
   void check(const Messages& messages);
