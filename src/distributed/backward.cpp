@@ -3,6 +3,8 @@
 // sinks, which all ranks get. Read run_backward() first.
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -83,6 +85,7 @@ Tensor delta_of(const Given& given, const Plan::Held& held, const base::Workers&
 struct BackwardRoom {
   PackedRows q, dout, lse, delta;
   std::vector<PackedRows> dq;  // slice by slice
+  PackedRows joined;           // of a cut leaf's first part, if that is complete
 };
 
 // Where rows of dK and dV for their owners begin.
@@ -162,6 +165,7 @@ class BackwardRun {
         own_keys_{k_.view(), v_.view(), held.own_keys()},
         rows_(backward_rows(held)),
         in_(held.channel, "backward"),
+        meet_(std::make_unique<Mail>(held.channel, "backward")),
         out_(std::make_unique<Mail>(held.channel, "backward")),
         own_sums_(held.spare_backward.take(
             bytes_of_sums(held, held.sums.to()[static_cast<std::size_t>(held.rank())]))),
@@ -188,11 +192,12 @@ class BackwardRun {
   }
 
   void send() {
+    meet();
     for (Mail::Message& message : out_->sends) {
       std::byte* to = message.bytes.data();
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-        for (const PackedRows& dq : rooms_[p].dq)
-          take_packed(dq.view(), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
+        if (!held_.parts[p].later)
+          take_packed(dq_of(p), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
         to = aligned(to);
       }
     }
@@ -203,14 +208,17 @@ class BackwardRun {
     out_->finish();
     if (!counted_) count(held_.backward_moved, in_);
     counted_ = true;
+    count(held_.backward_moved, *meet_);
     count(held_.backward_moved, *out_);
   }
   // To send the same messages again.
   void start_again() {
-    auto next = std::make_unique<Mail>(held_.channel, "backward");
-    next->sends = std::move(out_->sends);
-    next->receives = std::move(out_->receives);
-    out_ = std::move(next);
+    for (std::unique_ptr<Mail>* mail : {&meet_, &out_}) {
+      auto next = std::make_unique<Mail>(held_.channel, "backward");
+      next->sends = std::move((*mail)->sends);
+      next->receives = std::move((*mail)->receives);
+      *mail = std::move(next);
+    }
   }
 
   std::vector<Tensor> captured() const {
@@ -229,7 +237,15 @@ class BackwardRun {
     messages[self] = {held_.sums.to()[self], own_sums_.data()};
     join_sums(messages, held_.sizes, held_.own_keys(), held_.passes.size(), held_.options.sums,
               facts_.scale, dk, dv, facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -246,15 +262,16 @@ class BackwardRun {
     return all;
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (BackwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
         all.push_back(rows->release());
       for (PackedRows& dq : room.dq) all.push_back(dq.release());
+      all.push_back(room.joined.release());
     }
     in_.release(all);
+    meet_->release(all);
     out_->release(all);
     all.push_back(std::move(own_sums_));
     held_.spare_backward.keep(std::move(all));
@@ -293,7 +310,8 @@ class BackwardRun {
       room.lse = make(compute, {b, h, rows});
       room.delta = make(compute, {b, h, rows});
       for (std::int64_t s = 0; s < part.slice_count(); ++s)
-        room.dq.push_back(make(part.final ? held_.q : compute, {b, h, rows, held_.sizes.dim}));
+        room.dq.push_back(make(part.states ? compute : held_.q, {b, h, rows, held_.sizes.dim}));
+      if (part.final && part.cut) room.joined = make(held_.q, {b, h, rows, held_.sizes.dim});
       const auto& mine = part.from[static_cast<std::size_t>(held_.rank())];
       const auto pack_all = [&](const PackedRows& to, const ConstView& from) {
         pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine, facts_.workers);
@@ -318,6 +336,10 @@ class BackwardRun {
                                              : bytes_of(held_.from[at], own_keys_) +
                                                    bytes_from_homes(held_, r, rows_.there))});
       if (self) continue;
+      meet_->sends.push_back(
+          {r, held_.spare_backward.take(bytes_met(held_, held_.rank(), r, rows_.met))});
+      meet_->receives.push_back(
+          {r, held_.spare_backward.take(bytes_met(held_, r, held_.rank(), rows_.met))});
       out_->sends.push_back(
           {r, held_.spare_backward.take(bytes_to_homes(held_, r, rows_) +
                                         bytes_of_sums(held_, held_.sums.to()[at]))});
@@ -403,8 +425,8 @@ class BackwardRun {
     const run::BackwardShare share{.all_leaves = part.all_leaves,
                                    .parts = part.tree,
                                    .chunks_per_task = per_task,
-                                   .adds_up = !part.final,
-                                   .scales = part.final,
+                                   .adds_up = part.states,
+                                   .scales = !part.states,
                                    .sink = &sink};
     const std::optional<ConstView> no_dlse;
     const backend::BackwardEnd end = facts_.compiled.backend->backward_part(
@@ -436,8 +458,67 @@ class BackwardRun {
     }
   }
 
+  // What a part has for the owners of its rows.
+  [[nodiscard]] const View& dq_of(std::size_t p) const {
+    const Part& part = held_.parts[p];
+    return part.final && part.cut ? rooms_[p].joined.view() : rooms_[p].dq.front().view();
+  }
+
+  // As in a forward.
+  void meet() {
+    for (Mail::Message& message : meet_->sends) {
+      std::byte* to = message.bytes.data();
+      for (const Meeting& meeting : held_.meetings)
+        if (meeting.later_rank == held_.rank() && meeting.first_rank == message.rank)
+          for (const PackedRows& dq : rooms_[meeting.later].dq)
+            take_meeting(meeting, dq.view(), to);
+    }
+    if (!held_.meetings.empty()) {
+      meet_->start();
+      meet_->finish();
+    }
+    for (std::size_t p = 0; p < held_.parts.size(); ++p)
+      if (held_.parts[p].cut && !held_.parts[p].later) join_met(p);
+  }
+
+  void join_met(std::size_t p) {
+    const Part& part = held_.parts[p];
+    const backend::Sizes sizes = part.sizes(held_.sizes);
+    const View& own = rooms_[p].dq.front().view();
+    const RowRun all_rows{0, 1, part.rows(), 0};
+    std::vector<FoundRows> found{{.batch = sizes.batch,
+                                  .heads = sizes.heads,
+                                  .runs = std::span(&all_rows, 1),
+                                  .stride = part.rows(),
+                                  .sums = own.data()}};
+    std::deque<RowRun> runs;
+    const std::int64_t row =
+        held_.sizes.dim * static_cast<std::int64_t>(size_of(held_.sizes.compute));
+    std::map<int, const std::byte*> at;
+    for (const Mail::Message& message : meet_->receives) at[message.rank] = message.bytes.data();
+    for (const Meeting& meeting : held_.meetings) {
+      if (meeting.first_rank != held_.rank()) continue;
+      const bool here = meeting.later_rank == held_.rank();
+      for (std::int64_t s = 0; s < meeting.slices; ++s) {
+        const std::byte* from = at[meeting.later_rank];
+        if (!here) at[meeting.later_rank] += meeting.count() * row;
+        if (meeting.first != p) continue;
+        runs.push_back(meeting.rows);
+        if (!here) runs.back().row = 0;
+        const std::span<const RowRun> one(&runs.back(), 1);
+        found.push_back(here ? met_in_part(meeting, s, held_.parts[meeting.later].rows(), one)
+                             : met_in_message(meeting, s, one));
+        found.back().sums =
+            here ? rooms_[meeting.later].dq[static_cast<std::size_t>(s)].view().data() : from;
+      }
+    }
+    // Complete, or one of several terms, which their owner scales.
+    join_gradients({{found, part.rows()}, part.final ? facts_.scale : 1.0}, sizes,
+                   part.final ? rooms_[p].joined.view() : own, facts_.workers.unstoppable());
+  }
+
   void deliver_dq(const View& dq) {
-    GradientsToJoin join{{{}, held_.own_queries(), held_.passes.size()}, facts_.scale};
+    GradientsToJoin join{{{}, held_.own_queries()}, facts_.scale};
     std::vector<FoundRows> found;
     std::vector<std::vector<RowRun>> runs;
     runs.reserve(held_.away.size());
@@ -448,19 +529,20 @@ class BackwardRun {
       if (rows.empty()) continue;
       const Range heads = part.heads(held_.per_key_head());
       if (part.final) {
-        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, rooms_[p].dq.front().view(),
+        unpack_rows(dq, own.begin, part.piece.batch, heads, rows, dq_of(p),
                     facts_.workers.unstoppable());
         continue;
       }
-      for (std::size_t s = 0; s < part.slices.size(); ++s)
-        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads,
-                         rows, part.rows(), nullptr, nullptr, rooms_[p].dq[s].view().data()});
+      if (!part.later)
+        found.push_back({part.piece.pass, 0, part.piece.batch, heads, rows, part.rows(), nullptr,
+                         nullptr, rooms_[p].dq.front().view().data()});
     }
     for (const Mail::Message& message : out_->receives) {
       const std::byte* at = message.bytes.data();
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
         const PartShape& shape = away.shape;
+        if (shape.later) continue;
         const Range heads = shape.heads(held_.per_key_head());
         if (shape.final) {
           put_rows(dq, own.begin, shape.piece.batch, heads, away.rows, at);
@@ -471,9 +553,9 @@ class BackwardRun {
         const std::int64_t bytes = rows_moved(shape, away.rows, held_.per_key_head()) *
                                    static_cast<std::int64_t>(size_of(held_.sizes.compute)) *
                                    held_.sizes.dim;
-        for (std::int64_t s = 0; s < shape.slice_count(); ++s, at += bytes)
-          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
-                           runs.back(), rows_of(away.rows), nullptr, nullptr, at});
+        found.push_back({shape.piece.pass, 0, shape.piece.batch, heads, runs.back(),
+                         rows_of(away.rows), nullptr, nullptr, at});
+        at += bytes;
         at = aligned(at);
       }
     }
@@ -493,7 +575,7 @@ class BackwardRun {
       none_dv_{held_.sizes.compute, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<BackwardRoom> rooms_;
   Mail in_;
-  std::unique_ptr<Mail> out_;
+  std::unique_ptr<Mail> meet_, out_;
   Buffer own_sums_;
   SumTargets targets_;
   CaptureRecords records_;
@@ -602,6 +684,9 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
                     all_given.dlse};
 
   const GatheredCaptures gathered(held, Envelope::Kind::backward, compiled, call);
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<BackwardRun> run;
   BackwardViews views;
@@ -619,9 +704,7 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::backward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "backward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
@@ -650,7 +733,8 @@ void make_backward(const Attention::Compiled& compiled, Plan::Held& held, const 
   std::vector<double> dsinks;
   if (!views.captures.empty()) captured = run->captured();
   if (views.dsinks) dsinks = dsinks_of(held, *facts, sink_nodes);
-  run->deliver(placed[0].view, placed[1].view, placed[2].view);
+  insist([&] { run->deliver(placed[0].view, placed[1].view, placed[2].view); });
+  run->keep_memory();
   placed[0].deliver(views.dq);
   placed[1].deliver(views.dk);
   placed[2].deliver(views.dv);

@@ -7,7 +7,6 @@
 #include "api/sinks.h"
 #include "base/copy.h"
 #include "base/error.h"
-#include "treadle/version.h"
 
 namespace treadle::distributed {
 
@@ -26,7 +25,7 @@ CallFacts::CallFacts(std::string_view of, const Attention::Compiled& with, const
         "{}: the plan is of another mask than the attention's; a plan serves all attentions with "
         "its mask",
         of);
-  const std::string machine = fmt::format("Treadle {}, {}", version(), with.backend->machine());
+  const std::string machine = machine_of(*with.backend);
   if (machine != held.machine)
     base::fail("{}: the plan is for {}, the attention for {}; they must be for the same", of,
                held.machine, machine);

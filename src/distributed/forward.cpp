@@ -4,11 +4,14 @@
 //   in        rows of keys to who looks at them, rows of queries to who computes them
 //   compute   own parts batch by batch, and between them those with rows of others, as they come; tasks wait for the
 //             keys they look at
-//   out       results, or states of cut parts, to the owner of the rows as soon as all of its are done
+//   meet      states of parts of cut leaves at the part that has the leaf's first chunk
+//   out       results, or states of one of several terms, to the owner of the rows as soon as all of its are done
 //   end       all ranks say what has become of it; then rows are joined and written
 //
 // Until the end nothing is written, and after it nothing can fail. Read run_forward() first.
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -54,6 +57,7 @@ class ForwardRun {
         v_(mine.v),
         own_keys_{k_.view(), v_.view(), held.own_keys()},
         in_(held.channel, "forward"),
+        meet_(held.channel, "forward"),
         back_(held.channel, "forward") {
     make_rooms();
     make_mail();
@@ -91,12 +95,17 @@ class ForwardRun {
   }
 
   // What has not left yet: announced messages leave, whatever has become of the work.
-  void send() { send_done({}); }
+  void send() {
+    meet();
+    send_done({});
+  }
   void finish() {
     in_.finish();
+    if (!held_.meetings.empty()) meet_.finish();
     back_.finish();
     for (const std::unique_ptr<Mail>& mail : out_) mail->finish();
     count(held_.forward_moved, in_);
+    count(held_.forward_moved, meet_);
     count(held_.forward_moved, back_);
     for (const std::unique_ptr<Mail>& mail : out_) count(held_.forward_moved, *mail);
   }
@@ -124,17 +133,17 @@ class ForwardRun {
                       facts_.workers.unstoppable());
         continue;
       }
-      for (std::size_t s = 0; s < room.states.size(); ++s) {
-        const run::StateViews& views = room.states[s].views;
-        found.push_back({part.piece.pass, part.slices[s].chunks.begin, part.piece.batch, heads,
-                         rows, part.rows(), views.maximum, views.weight, views.sums});
-      }
+      if (part.later) continue;
+      const run::StateViews& views = room.states.front().views;
+      found.push_back({part.piece.pass, 0, part.piece.batch, heads, rows, part.rows(),
+                       views.maximum, views.weight, views.sums});
     }
     for (const Mail::Message& message : back_.receives) {
       const std::byte* at = message.bytes.data();
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
         const PartShape& shape = away.shape;
+        if (shape.later) continue;
         const Range heads = shape.heads(held_.per_key_head());
         if (shape.final) {
           put_rows(results.out, own.begin, shape.piece.batch, heads, away.rows, at);
@@ -146,19 +155,25 @@ class ForwardRun {
         runs.push_back(one_after_another(away.rows));
         const std::int64_t rows = rows_moved(shape, away.rows, held_.per_key_head());
         const auto size = static_cast<std::int64_t>(size_of(held_.sizes.compute));
-        for (std::int64_t s = 0; s < shape.slice_count(); ++s) {
-          const std::byte *maximum = at, *weight = at + rows * size, *sums = weight + rows * size;
-          at = sums + rows * size * held_.sizes.value_dim;
-          found.push_back({shape.piece.pass, shape.piece.chunks.begin + s, shape.piece.batch, heads,
-                           runs.back(), rows_of(away.rows), maximum, weight, sums});
-        }
+        const std::byte *maximum = at, *weight = at + rows * size, *sums = weight + rows * size;
+        at = sums + rows * size * held_.sizes.value_dim;
+        found.push_back({shape.piece.pass, 0, shape.piece.batch, heads, runs.back(),
+                         rows_of(away.rows), maximum, weight, sums});
         at = aligned(at);
       }
     }
-    join_states({found, own, held_.passes.size()}, held_.sizes, facts_.sinks,
-                facts_.dropout ? facts_.dropout->scale : 1.0, results,
+    join_states({found, own}, held_.sizes, facts_.sinks,
+                facts_.dropout ? facts_.dropout->scale : 1.0, results, nullptr,
                 facts_.workers.unstoppable());
-    keep_memory();
+  }
+
+  // For the next call, which does without if there is no memory to keep it.
+  void keep_memory() {
+    try {
+      keep_buffers();
+    } catch (const std::bad_alloc&) {
+      // They are freed.
+    }
   }
 
  private:
@@ -175,7 +190,7 @@ class ForwardRun {
       room.out = make(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
       if (part.final && lse_) room.lse = make(compute, {b, h, rows});
       if (part.final && max_) room.max = make(compute, {b, h, rows});
-      for (std::int64_t s = 0; !part.final && s < part.slice_count(); ++s) {
+      for (std::int64_t s = 0; part.states && s < part.slice_count(); ++s) {
         ForwardRoom::State& state = room.states.emplace_back();
         state.maximum = make(compute, {b, h, rows});
         state.weight = make(compute, {b, h, rows});
@@ -186,8 +201,7 @@ class ForwardRun {
     }
   }
 
-  // For the next call.
-  void keep_memory() {
+  void keep_buffers() {
     std::vector<Buffer> all;
     for (ForwardRoom& room : rooms_) {
       for (PackedRows* rows : {&room.q, &room.out, &room.lse, &room.max})
@@ -197,6 +211,7 @@ class ForwardRun {
           all.push_back(rows->release());
     }
     in_.release(all);
+    meet_.release(all);
     back_.release(all);
     for (const std::unique_ptr<Mail>& mail : out_) mail->release(all);
     held_.spare_forward.keep(std::move(all));
@@ -216,6 +231,10 @@ class ForwardRun {
                                             : bytes_of(held_.from[at], own_keys_) +
                                                   bytes_from_homes(held_, r, rows.there))});
       if (self) continue;
+      if (const std::int64_t bytes = bytes_met(held_, held_.rank(), r, rows.met); bytes > 0)
+        meet_.sends.push_back({r, held_.spare_forward.take(bytes)});
+      if (const std::int64_t bytes = bytes_met(held_, r, held_.rank(), rows.met); bytes > 0)
+        meet_.receives.push_back({r, held_.spare_forward.take(bytes)});
       if (const std::int64_t bytes = bytes_from_parts(held_, r, rows); bytes > 0)
         back_.receives.push_back({r, held_.spare_forward.take(bytes)});
       if (const std::int64_t bytes = bytes_to_homes(held_, r, rows); bytes > 0) {
@@ -288,6 +307,84 @@ class ForwardRun {
     put_packed(rooms_[p].q.view(), held_.parts[p].from[at], from);
   }
 
+  // What parts of cut leaves found, at those that have the first chunks, which join it.
+  void meet() {
+    if (met_) return;
+    for (Mail::Message& message : meet_.sends) {
+      std::byte* to = message.bytes.data();
+      for (const Meeting& meeting : held_.meetings) {
+        if (meeting.later_rank != held_.rank() || meeting.first_rank != message.rank) continue;
+        for (const ForwardRoom::State& state : rooms_[meeting.later].states)
+          for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+            take_meeting(meeting, rows->view(), to);
+      }
+    }
+    if (!held_.meetings.empty()) {
+      meet_.start();
+      meet_.finish();
+    }
+    for (std::size_t p = 0; p < held_.parts.size(); ++p)
+      if (held_.parts[p].cut && !held_.parts[p].later) join_met(p);
+    met_ = true;
+  }
+
+  void join_met(std::size_t p) {
+    const Part& part = held_.parts[p];
+    const backend::Sizes sizes = part.sizes(held_.sizes);
+    ForwardRoom& room = rooms_[p];
+    const run::StateViews& own = room.states.front().views;
+    const RowRun all_rows{0, 1, part.rows(), 0};
+    std::vector<FoundRows> found{{.batch = sizes.batch,
+                                  .heads = sizes.heads,
+                                  .runs = std::span(&all_rows, 1),
+                                  .stride = part.rows(),
+                                  .maximum = own.maximum,
+                                  .weight = own.weight,
+                                  .sums = own.sums}};
+    std::deque<RowRun> runs;
+    const auto size = static_cast<std::int64_t>(size_of(held_.sizes.compute));
+    std::map<int, const std::byte*> at;
+    for (const Mail::Message& message : meet_.receives) at[message.rank] = message.bytes.data();
+    for (const Meeting& meeting : held_.meetings) {
+      if (meeting.first_rank != held_.rank()) continue;
+      const bool here = meeting.later_rank == held_.rank();
+      for (std::int64_t s = 0; s < meeting.slices; ++s) {
+        RowRun run = meeting.rows;
+        if (!here) run.row = 0;
+        const std::byte*& from = at[meeting.later_rank];
+        const std::byte *maximum = from, *weight = maximum + meeting.count() * size,
+                        *sums = weight + meeting.count() * size;
+        if (!here) from = sums + meeting.count() * size * held_.sizes.value_dim;
+        if (meeting.first != p) continue;
+        runs.push_back(run);
+        const std::span<const RowRun> one(&runs.back(), 1);
+        if (here) {
+          found.push_back(met_in_part(meeting, s, held_.parts[meeting.later].rows(), one));
+          const run::StateViews& views =
+              rooms_[meeting.later].states[static_cast<std::size_t>(s)].views;
+          found.back().maximum = views.maximum;
+          found.back().weight = views.weight;
+          found.back().sums = views.sums;
+        } else {
+          found.push_back(met_in_message(meeting, s, one));
+          found.back().maximum = maximum;
+          found.back().weight = weight;
+          found.back().sums = sums;
+        }
+      }
+    }
+    ForwardViews views{room.out.view(), std::nullopt, std::nullopt};
+    if (part.final && lse_) views.lse = room.lse.view();
+    if (part.final && max_) views.max = room.max.view();
+    const auto first = static_cast<std::size_t>(sizes.first_h),
+               heads = static_cast<std::size_t>(sizes.heads);
+    join_states({found, part.rows()}, sizes,
+                facts_.sinks.empty() ? std::span<const double>()
+                                     : std::span(facts_.sinks).subspan(first, heads),
+                facts_.dropout ? facts_.dropout->scale : 1.0, views, part.final ? nullptr : &own,
+                facts_.workers.unstoppable());
+  }
+
   // Sends to the ranks of whose rows there are none in work that is still to be done. Before that nothing may be sent
   // but when all ranks have begun.
   void send_done(std::span<const Work> left) {
@@ -296,7 +393,14 @@ class ForwardRun {
       const auto rank = static_cast<std::size_t>(message.rank);
       const bool waits = std::ranges::any_of(
           left, [&](const Work& work) { return !held_.parts[work.part].from[rank].empty(); });
-      if (sent_[i] || waits) continue;
+      const auto meets = [&](const Part& part) {
+        return part.cut && !part.later && !part.from[rank].empty();
+      };
+      // Messages between two ranks arrive in the order in which they were sent.
+      const bool meets_there =
+          std::ranges::find(meet_.sends, message.rank, &Mail::Message::rank) != meet_.sends.end();
+      const bool meets_first = !met_ && (meets_there || std::ranges::any_of(held_.parts, meets));
+      if (sent_[i] || waits || meets_first) continue;
       std::byte* to = message.bytes.data();
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
         const auto& runs = held_.parts[p].from[rank];
@@ -306,15 +410,16 @@ class ForwardRun {
           if (lse_) take_packed(room.lse.view(), runs, to);
           if (max_) take_packed(room.max.view(), runs, to);
         }
-        for (const ForwardRoom::State& state : room.states)
-          for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
+        if (!held_.parts[p].final && !held_.parts[p].later)
+          for (const PackedRows* rows : {&room.states.front().maximum, &room.states.front().weight,
+                                         &room.states.front().sums})
             take_packed(rows->view(), runs, to);
         to = aligned(to);
       }
       out_[i]->start();
       sent_[i] = true;
     }
-    if (back_started_) return;
+    if (back_started_ || (!met_ && !held_.meetings.empty())) return;
     back_.start();
     back_started_ = true;
   }
@@ -345,10 +450,11 @@ class ForwardRun {
           keys(*run.keys_, run.held_.sizes.key_batch == 1 ? Range(1) : part.piece.batch,
                part.piece.key_heads),
           inputs{rows(ConstView(room.q.view())), run.none_k_, run.none_v_},
-          results{part.final ? rows(room.out.view()) : room.out.view(), std::nullopt,
+          results{part.states ? room.out.view() : rows(room.out.view()), std::nullopt,
                   std::nullopt} {
-      if (part.final && run.lse_) results.lse = rows(room.lse.view());
-      if (part.final && run.max_) results.max = rows(room.max.view());
+      if (part.states) return;
+      if (run.lse_) results.lse = rows(room.lse.view());
+      if (run.max_) results.max = rows(room.max.view());
     }
     template <class Void>
     BasicView<Void> rows(const BasicView<Void>& of_part) const {
@@ -356,7 +462,7 @@ class ForwardRun {
     }
     backend::ForwardRequest request(const ForwardRun& run) {
       return {run.facts_.request(sizes, inputs, *work.layout, keys), results,
-              part.final ? nullptr : &room.states[work.slice].views};
+              part.states ? &room.states[work.slice].views : nullptr};
     }
   };
 
@@ -368,11 +474,11 @@ class ForwardRun {
   Tensor none_k_{held_.k, {1, 1, 0, held_.sizes.dim}},
       none_v_{held_.v, {1, 1, 0, held_.sizes.value_dim}};
   std::vector<ForwardRoom> rooms_;
-  Mail in_, back_;
+  Mail in_, meet_, back_;
   std::vector<std::unique_ptr<Mail>> out_;  // one for each rank that gets something
   std::vector<bool> sent_;
   std::set<std::pair<std::size_t, int>> taken_;  // rows that have come: part and rank
-  bool back_started_ = false;
+  bool met_ = false, back_started_ = false;
   std::unique_ptr<ShardKeys> keys_;
 };
 
@@ -421,6 +527,9 @@ namespace {
 void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const Inputs& mine,
                   const Call& call, const WantedRows& wanted,
                   const std::function<ForwardViews()>& results) {
+  // What a mail that ends early still refers to goes after it.
+  Envelope own;
+  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
   std::optional<CallFacts> facts;
   std::unique_ptr<ForwardRun> run;
   ForwardViews views;
@@ -435,9 +544,7 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope own =
-      begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
-  std::vector<Envelope> all(static_cast<std::size_t>(held.ranks()));
+  own = begin_call(held, Envelope::Kind::forward, facts ? &*facts : nullptr, failure);
   std::optional<Mail> none;
   Mail& in = run != nullptr ? run->in() : none.emplace(held.channel, "forward");
   in.start_after(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all)),
@@ -456,7 +563,8 @@ void make_forward(const Attention::Compiled& compiled, Plan::Held& held, const I
   all = end_call(held, own, failure, false);
   run->finish();
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
-  run->deliver(views);
+  insist([&] { run->deliver(views); });
+  run->keep_memory();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "distributed/buffer.h"
 #include "distributed/channel.h"
 #include "distributed/key_sums.h"
+#include "distributed/meeting.h"
 #include "distributed/part.h"
 #include "distributed/shard_keys.h"
 #include "distributed/work.h"
@@ -38,6 +39,7 @@ struct Plan::Held {
   std::vector<PassPlan> passes;
   std::vector<Part> parts;                  // that this rank computes
   std::vector<Away> away;                   // that others compute, rank by rank, in their order
+  std::vector<Meeting> meetings;            // of parts of cut leaves, one of them this rank's
   std::vector<KeyNeeds> from, to;           // rows of keys that come from a rank, and that go there
   SumPlaces sums;                           // rows of dK and dV that go to a rank
   std::vector<std::vector<SumRows>> added;  // and that come from it
@@ -56,6 +58,9 @@ struct Plan::Held {
   // Along what pieces divide leaves; of chunks of keys only where tasks have several.
   Divisible divided{.heads = false, .batch = false, .chunks = false};
 };
+
+// What ranks must have alike for the same bits: the build, and the processor that its kernels are for.
+std::string machine_of(const backend::Backend& backend);
 
 // Rows of queries of parts: so many bytes each, of all batch entries and heads of the part.
 std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,

@@ -56,8 +56,11 @@ PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, Rang
   shape.piece = piece;
   const Range tiles = piece.tiles.empty() ? tiles_of(piece.leaves, pass) : piece.tiles;
   shape.tiles = pass.tiles.some(std::span(&tiles, 1));
+  shape.numbers = tiles;
   shape.cut = piece.chunks != chunks;
-  shape.final = !shape.cut && passes.size() == 1;
+  shape.later = shape.cut && piece.chunks.begin > chunks.begin;
+  shape.states = shape.cut || passes.size() > 1;
+  shape.final = !shape.later && passes.size() == 1;
   return shape;
 }
 
@@ -95,7 +98,7 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   };
   if (!part.cut) {
     part.slices.push_back({piece.chunks, whole});
-  } else if (piece.chunks.begin == 0) {
+  } else if (!part.later) {
     add(piece.chunks);
   } else {
     for (std::int64_t c = piece.chunks.begin; c < piece.chunks.end; ++c) add({c, c + 1});
@@ -117,7 +120,7 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
 void add_batches(Part& part, int rank, const backend::QueryPasses& passes, const PassPlan& pass,
                  const backend::Sizes& sizes, const Shards& queries, const base::Workers& workers) {
   constexpr std::int64_t own_batches = 4;
-  const Range all = tiles_of(part.piece.leaves, pass);
+  const Range all = part.numbers;
   const layout::Layout& layout = layout_of(part.slices.front());
   const auto ranks_of = [&](std::int64_t tile) {
     std::vector<int> ranks;

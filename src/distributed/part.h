@@ -34,18 +34,19 @@ struct PassPlan {
 // What every rank knows of a part, whoever computes it.
 struct PartShape {
   Piece piece;
-  layout::Tiles tiles;  // packed
-  bool cut = false;     // it does not have all chunks
-  bool final = false;   // rows are complete: it is not cut, and there is no other pass
+  layout::Tiles tiles;    // packed
+  layout::Range numbers;  // theirs, among all of the pass
+  bool cut = false;       // it does not have all chunks
+  bool later = false;   // it is cut and does not have the first one: what it finds goes to who has
+  bool states = false;  // it finds states: it is cut, or there are other passes
+  bool final = false;   // what goes home from it is complete: there is no other pass
 
   [[nodiscard]] std::int64_t rows() const {
     const std::int64_t last = tiles.count() - 1;
     return last < 0 ? 0 : tiles.row(last, 0) + tiles.size(last);
   }
   // Of how many slices it is.
-  [[nodiscard]] std::int64_t slice_count() const {
-    return !cut || piece.chunks.begin == 0 ? 1 : piece.chunks.count();
-  }
+  [[nodiscard]] std::int64_t slice_count() const { return later ? piece.chunks.count() : 1; }
   [[nodiscard]] layout::Range heads(std::int64_t per_key_head) const {
     return {piece.key_heads.begin * per_key_head, piece.key_heads.end * per_key_head};
   }

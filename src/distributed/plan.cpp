@@ -14,6 +14,7 @@
 #include "distributed/held_plan.h"
 #include "distributed/row_mail.h"
 #include "distributed/sharded_captures.h"
+#include "jit/build_id.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -175,9 +176,10 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  held.meetings = find_meetings(pieces, held.passes, chunks, held.per_key_head(), held.rank());
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
-    if (waits && part.final)
+    if (waits && !part.states)
       add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
                   held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {
@@ -227,6 +229,12 @@ void tell_needs(Plan::Held& held) {
 
 }  // namespace
 
+std::string machine_of(const backend::Backend& backend) {
+  const std::string build = jit::build_id();
+  return fmt::format("Treadle {}{}{}, {}", version(), build.empty() ? "" : " with build id ", build,
+                     backend.machine());
+}
+
 // Sums that are made in place are chains over all pairs of a task group; others are made task by task.
 Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held) {
   if (held.options.sums == Sums::per_rank) return {};
@@ -275,7 +283,7 @@ void find_plan(Plan::Held& held, const Attention::Compiled& compiled, const Aske
     bound = api::bindings_of(compiled.program,
                              api::bind("plan", compiled.captures, gathered.call().captures));
   });
-  held.machine = fmt::format("Treadle {}, {}", version(), compiled.backend->machine());
+  held.machine = machine_of(*compiled.backend);
   held.mask = compiled.mask;
   held.q = q.dtype;
   held.k = k.dtype;

@@ -59,7 +59,7 @@ class StateJoiner {
 
   // All rows of a head: those of which something was found are written.
   void join(const RowsToJoin& rows, std::int64_t b, std::int64_t h, const double* sink, double kept,
-            const ForwardViews& results) {
+            const ForwardViews& results, const run::StateViews* states, std::int64_t head) {
     const std::vector<const FoundRows*> found = of_head(rows, b, h);
     if (found.empty()) return;
     std::ranges::fill(seen_, std::uint8_t{0});
@@ -82,7 +82,13 @@ class StateJoiner {
           run::merge(total_.row(row), term_.row(row), value_dim_);
     }
     for (std::int64_t row = 0; row < rows.positions.count(); ++row)
-      if (seen_[static_cast<std::size_t>(row)] != 0) write(b, h, row, sink, kept, results);
+      if (seen_[static_cast<std::size_t>(row)] == 0) {
+        continue;
+      } else if (states != nullptr) {
+        keep(*states, head * rows.positions.count() + row, row);
+      } else {
+        write(b, h, row, sink, kept, results);
+      }
   }
 
  private:
@@ -110,6 +116,13 @@ class StateJoiner {
       return const_cast<F*>(static_cast<const F*>(memory));
     };
     return {of(found.maximum) + at, of(found.weight) + at, of(found.sums) + at * value_dim_};
+  }
+
+  void keep(const run::StateViews& states, std::int64_t at, std::int64_t row) {
+    const run::RowState<F> total = total_.row(row);
+    static_cast<F*>(states.maximum)[at] = *total.maximum;
+    static_cast<F*>(states.weight)[at] = *total.weight;
+    std::copy_n(total.sums, value_dim_, static_cast<F*>(states.sums) + at * value_dim_);
   }
 
   void write(std::int64_t b, std::int64_t h, std::int64_t row, const double* sink, double kept,
@@ -186,7 +199,8 @@ class GradientJoiner {
 }  // namespace
 
 void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks,
-                 double kept, const ForwardViews& results, const base::Workers& workers) {
+                 double kept, const ForwardViews& results, const run::StateViews* states,
+                 const base::Workers& workers) {
   if (rows.found.empty()) return;
   const auto join = [&](auto number) {
     using F = decltype(number);
@@ -194,7 +208,8 @@ void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<
       const std::int64_t h = i % sizes.heads;
       StateJoiner<F> joiner(rows.positions.count(), sizes.value_dim);
       joiner.join(rows, i / sizes.heads, h,
-                  sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)], kept, results);
+                  sinks.empty() ? nullptr : &sinks[static_cast<std::size_t>(h)], kept, results,
+                  states, i);
     });
   };
   if (sizes.compute == DType::f64) {

@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "distributed/row_runs.h"
 #include "layout/range.h"
+#include "run/row_states.h"
 #include "treadle/attention.h"
 
 namespace treadle::distributed {
@@ -29,13 +30,14 @@ struct FoundRows {
 struct RowsToJoin {
   std::span<const FoundRows> found;
   layout::Range positions;
-  std::size_t passes = 1;
 };
 
-// Writes the rows of which something was found to results with contiguous rows.
+// Writes the rows of which something was found to results with contiguous rows, or, if `states` are given, to those,
+// which may be among the found ones: [batch][heads][positions].
 void join_states(const RowsToJoin& rows, const backend::Sizes& sizes, std::span<const double> sinks,
-                 double kept, const ForwardViews& results, const base::Workers& workers);
-// Of dQ: parts of a term add up, are scaled, and terms are added. `scaled`: they are already, whole terms each.
+                 double kept, const ForwardViews& results, const run::StateViews* states,
+                 const base::Workers& workers);
+// Of dQ: parts of a term add up, are scaled, and terms are added.
 struct GradientsToJoin : RowsToJoin {
   double scale = 1;
 };

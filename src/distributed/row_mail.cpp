@@ -8,18 +8,21 @@ RowTraffic forward_rows(const Plan::Held& held, bool lse, bool max) {
   const DType q = held.q, compute = sizes.compute;
   const std::int64_t numbers = (lse ? 1 : 0) + (max ? 1 : 0);
   const std::int64_t final = RowBytes().add(q, sizes.value_dim).add(compute, numbers).sum;
-  const std::int64_t state = RowBytes().add(compute, sizes.value_dim + 2).sum;
-  return {RowBytes().add(q, sizes.dim),
-          [=](const PartShape& part) { return part.final ? final : part.slice_count() * state; }};
+  const RowBytes state = RowBytes().add(compute, sizes.value_dim + 2);
+  return {RowBytes().add(q, sizes.dim), state, [=](const PartShape& part) {
+            return part.later ? 0 : part.final ? final : state.sum;
+          }};
 }
 
 RowTraffic backward_rows(const Plan::Held& held) {
   const backend::Sizes& sizes = held.sizes;
   const DType q = held.q, compute = sizes.compute;
   const std::int64_t final = RowBytes().add(q, sizes.dim).sum;
-  const std::int64_t sum = RowBytes().add(compute, sizes.dim).sum;
-  return {RowBytes().add(q, sizes.dim + sizes.value_dim).add(compute, 2),
-          [=](const PartShape& part) { return part.final ? final : part.slice_count() * sum; }};
+  const RowBytes sum = RowBytes().add(compute, sizes.dim);
+  return {RowBytes().add(q, sizes.dim + sizes.value_dim).add(compute, 2), sum,
+          [=](const PartShape& part) { return part.later   ? 0
+                                              : part.final ? final
+                                                           : sum.sum; }};
 }
 
 std::int64_t rows_moved(const PartShape& shape, std::span<const RowRun> runs,
@@ -74,6 +77,15 @@ std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic
   return over_away(held, rank, bytes_back(rows));
 }
 
+std::int64_t bytes_met(const Plan::Held& held, int later_rank, int first_rank,
+                       const RowBytes& row) {
+  std::int64_t bytes = 0;
+  for (const Meeting& meeting : held.meetings)
+    if (meeting.later_rank == later_rank && meeting.first_rank == first_rank)
+      bytes += meeting.slices * meeting.count() * row.sum;
+  return bytes;
+}
+
 std::int64_t bytes_of_sums(const Plan::Held& held, std::span<const SumRows> sums) {
   return rows_of(sums) *
          RowBytes().add(held.sizes.compute, held.sizes.dim + held.sizes.value_dim).sum;
@@ -93,6 +105,7 @@ Traffic traffic_of(const Plan::Held& held, const RowTraffic& rows, bool sums) {
     const auto at = static_cast<std::size_t>(r);
     add(held.to[at].rows() * row + bytes_to_parts(held, r, rows.there),
         held.from[at].rows() * row + bytes_from_homes(held, r, rows.there));
+    add(bytes_met(held, held.rank(), r, rows.met), bytes_met(held, r, held.rank(), rows.met));
     add(bytes_to_homes(held, r, rows) + (sums ? bytes_of_sums(held, held.sums.to()[at]) : 0),
         bytes_from_parts(held, r, rows) + (sums ? bytes_of_sums(held, held.added[at]) : 0));
   }

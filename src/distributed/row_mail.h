@@ -27,6 +27,7 @@ struct RowBytes {
 // What a call sends of each row to who computes it, and what comes back: of a part, for its results differ.
 struct RowTraffic {
   RowBytes there;
+  RowBytes met;  // of a slice, where parts of cut leaves meet
   std::function<std::int64_t(const PartShape&)> back;
 };
 RowTraffic forward_rows(const Plan::Held& held, bool lse, bool max);
@@ -44,6 +45,9 @@ std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& ro
 std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row);
 std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& rows);
 std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic& rows);
+
+// Bytes of what meets here from another rank, and of what meets there.
+std::int64_t bytes_met(const Plan::Held& held, int later_rank, int first_rank, const RowBytes& row);
 
 // What a call with such rows moves: `sums`: of a backward, so with rows of dK and dV.
 Traffic traffic_of(const Plan::Held& held, const RowTraffic& rows, bool sums);

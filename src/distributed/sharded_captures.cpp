@@ -35,6 +35,13 @@ std::vector<std::byte> own_bytes(const Plan::Held& held, std::string_view call,
   return {data, data + static_cast<std::size_t>(same.count()) * size_of(same.dtype())};
 }
 
+// What must be the same on all ranks.
+void add_shape(base::Hasher& what, const ShardedCapture& sharded, const ConstView& given) {
+  what.add(sharded.name).add(given.dtype());
+  for (int axis = 0; axis < given.rank(); ++axis)
+    if (axis != sharded.axis) what.add(given.size(axis));
+}
+
 // Rows of all ranks along the axis.
 Tensor whole(const Plan::Held& held, std::string_view call, const ShardedCapture& sharded,
              const ConstView& own, const std::vector<std::vector<std::byte>>& parts) {
@@ -51,10 +58,8 @@ Tensor whole(const Plan::Held& held, std::string_view call, const ShardedCapture
     const std::vector<std::byte>& part = parts[static_cast<std::size_t>(r)];
     const std::int64_t bytes = shards.count(r) * inner;
     if (std::ssize(part) != outer * bytes)
-      base::fail(
-          "{}: rank {} has {} bytes of {}, and of its shape would have {}; shapes must be the same "
-          "but for axis {}",
-          call, r, part.size(), sharded.name, outer * bytes, sharded.axis);
+      base::internal_error("{}: rank {} has {} bytes of {} for {}", call, r, part.size(),
+                           sharded.name, outer * bytes);
     for (std::int64_t o = 0; o < outer && bytes > 0; ++o)
       std::memcpy(to + (o * shards.length() + shards.begin(r)) * inner, part.data() + o * bytes,
                   static_cast<std::size_t>(bytes));
@@ -83,23 +88,29 @@ GatheredCaptures::GatheredCaptures(Plan::Held& held, Envelope::Kind kind,
   std::vector<const Capture*> bound;
   std::vector<std::vector<std::byte>> own;
   std::vector<const ShardedCapture*> sharded;
+  std::vector<const Capture*> captures;
   Failure failure;
   try {
     bound = api::bind(name, compiled.captures, call.captures);
     for (const Capture* capture : bound) {
       if (const ShardedCapture* one = find(held, capture->name())) {
         sharded.push_back(one);
+        captures.push_back(capture);
         own.push_back(own_bytes(held, name, *one, capture->view()));
       }
     }
   } catch (...) {
     failure = Failure::current();
   }
-  const Envelope begun = begin_call(held, kind, nullptr, failure);
+  Envelope begun = begin_call(held, kind, nullptr, failure);
+  base::Hasher what;
+  for (std::size_t i = 0; i < own.size(); ++i) add_shape(what, *sharded[i], captures[i]->view());
+  begun.what = what.finish().low;
   const std::vector<Envelope> all = held.channel.gather(begun, name);
   if (first_refusing(all) >= 0) throw_failure(held.channel, all, failure);
   check_same_call(held.channel, all);
   if (first_failing(all) >= 0) throw_failure(held.channel, all, failure);
+  check_same_contents(held.channel, all);
   std::vector<std::vector<std::vector<std::byte>>> parts;
   for (const std::vector<std::byte>& bytes : own) parts.push_back(held.channel.share(bytes, name));
   std::size_t next = 0;

@@ -336,6 +336,87 @@ TEST_F(DisagreeingCalls, OfAnotherPlan) {
       "forward as call 1 of its plan; all ranks make the same calls in the same order");
 }
 
+// Captures of which every rank has its own rows.
+class ShardedCaptures : public testing::Test {
+ protected:
+  static Options options() {
+    Options options = of_mask("q >= kv");
+    options.score_mod =
+        parse("score + table[h, q]",
+              {Capture("table", std::make_shared<Tensor>(DType::f32, Dims{4, 700}))});
+    options.gradients = {"table"};
+    return options;
+  }
+  ShardedCaptures() : call_(options()) {
+    call_.plan_options.sharded = {
+        {.name = "table", .like = td::ShardedCapture::Like::queries, .axis = 1}};
+    call_.find_whole();
+  }
+  [[nodiscard]] Call with(const Tensor& table) const {
+    Call call = call_.call;
+    call.captures = {Capture("table", ConstView(table))};
+    return call;
+  }
+  [[nodiscard]] Tensor own(int r) const { return Tensor(DType::f32, {4, call_.queries.count(r)}); }
+
+  SpreadCall call_;
+};
+
+TEST_F(ShardedCaptures, OfOtherShapes) {
+  std::vector<std::string> rows(3), shapes(3), types(3);
+  test::on_ranks(in_process_exchanges(3), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+    SpreadCall mine(options());
+    mine.plan_options = call_.plan_options;
+    const Tensor right = own(r);
+    mine.call = with(right);
+    const td::Plan plan = mine.plan(exchange);
+    const auto thrown_with = [&](const Tensor& odd) -> std::string {
+      try {
+        (void)td::forward(mine.attention, plan, mine.mine(r), r == 1 ? with(odd) : mine.call);
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "nothing";
+    };
+    const auto at = static_cast<std::size_t>(r);
+    rows[at] = thrown_with(Tensor(DType::f32, {4, 7}));
+    shapes[at] = thrown_with(Tensor(DType::f32, {5, call_.queries.count(r)}));
+    types[at] = thrown_with(Tensor(DType::f64, {4, call_.queries.count(r)}));
+    const Forward y = mine.forward(r, plan);
+    EXPECT_EQ(call_.difference(r, y), "");
+    const Backward g = mine.backward(r, plan, y);
+    EXPECT_EQ(g.of("table").shape(), right.shape());
+    EXPECT_EQ(SpreadCall::difference("dk", g.dk, call_.gradients.dk, call_.keys.begin(r),
+                                     call_.keys.end(r)),
+              "");
+  });
+  EXPECT_THAT(rows, Each("forward: rank 1: table is [4, 7]; it is sharded along axis 1, of which "
+                         "this rank has 234"));
+  EXPECT_THAT(shapes, Each(other_contents));
+  EXPECT_THAT(types, Each(types.front()));
+  EXPECT_THAT(types.front(), testing::StartsWith("forward: rank 1: "));
+}
+
+TEST_F(ShardedCaptures, WithoutWhatForwardLeft) {
+  Options again = options();
+  again.save = Save::nothing;
+  const Attention attention = compile(again);
+  test::on_ranks(in_process_exchanges(3), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+    SpreadCall mine(again);
+    mine.plan_options = call_.plan_options;
+    const Tensor table = own(r);
+    mine.call = with(table);
+    const td::Plan plan = mine.plan(exchange);
+    for (int i = 0; i < 2; ++i) {
+      const Backward g = td::backward(attention, plan, mine.mine(r), {}, mine.rows(mine.dout, r),
+                                      std::nullopt, with(table));
+      EXPECT_EQ(SpreadCall::difference("dk", g.dk, call_.gradients.dk, call_.keys.begin(r),
+                                       call_.keys.end(r)),
+                "");
+    }
+  });
+}
+
 // What all ranks do wrong alike.
 class Refused : public Disagreeing {
  protected:
