@@ -5,6 +5,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <chrono>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include "arguments.h"
@@ -22,19 +25,39 @@ namespace {
 
 using Starts = std::vector<std::int64_t>;
 
-// A plan, and what it waits through.
+constexpr auto quick_enough = std::chrono::milliseconds(20);
+
+// A plan, what it waits through, and whether its last calls were quick.
 struct GroupPlan {
   distributed::Plan plan;
   std::shared_ptr<GroupExchange> exchange;
+  bool forward_is_quick = false, backward_is_quick = false;
 };
 
-// Runs work(stop) without Python's lock; waits for other ranks end when it is asked to stop.
+// Runs task(stop) without Python's lock; waits for other ranks end when it is asked to stop.
 template <class Task>
-void run_together(GroupExchange& exchange, const Task& task) {
-  run_unlocked(Length::unknown, [&](const std::stop_token& stop) {
-    const StopScope scope(exchange, stop);
-    task(stop);
-  });
+void run_together(GroupExchange& exchange, Length length, const Task& task) {
+  std::exception_ptr failure;
+  try {
+    run_unlocked(length, [&](const std::stop_token& stop) {
+      exchange.begin_call(stop, length == Length::quick);
+      task(stop);
+    });
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (std::optional<nb::python_error> raised = exchange.end_call())
+    throw nb::python_error(std::move(*raised));
+  if (failure) std::rethrow_exception(failure);
+}
+
+// The same for a call of a plan, which may have been quick the last time.
+template <class Task>
+void run_call(const GroupPlan& plan, bool& is_quick, const Task& task) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  run_together(*plan.exchange, is_quick ? Length::quick : Length::unknown, task);
+  is_quick = Clock::now() - begin < quick_enough;
 }
 
 // (element type, shape)
@@ -63,30 +86,29 @@ GroupPlan plan(const Function& function, const std::shared_ptr<GroupExchange>& e
   const TensorSpec of_q = spec_from(q), of_k = spec_from(k), of_v = spec_from(v);
   const distributed::PlanOptions given = options_from(options);
   std::optional<distributed::Plan> made;
-  run_together(*exchange, [&](const std::stop_token& stop) {
+  run_together(*exchange, Length::unknown, [&](const std::stop_token& stop) {
     made = distributed::plan(function.attention(), exchange, of_q, of_k, of_v, {queries}, {keys},
                              function.call_of(tensors, {}, {threads, stop}), given);
   });
   return {std::move(*made), exchange};
 }
 
-void forward(const GroupPlan& self, const Function& function, nb::handle q, nb::handle k,
-             nb::handle v, const nb::list& captures, nb::handle out, nb::handle lse, nb::handle max,
-             int threads, nb::handle extras) {
+void forward(GroupPlan& self, const Function& function, nb::handle q, nb::handle k, nb::handle v,
+             const nb::list& captures, nb::handle out, nb::handle lse, nb::handle max, int threads,
+             nb::handle extras) {
   Function::Tensors tensors = tensors_from(q, k, v, captures);
   add_extras(tensors, extras);
   const ForwardViews results{view_of(out), optional_view(lse), optional_view(max)};
-  run_together(*self.exchange, [&](const std::stop_token& stop) {
+  run_call(self, self.forward_is_quick, [&](const std::stop_token& stop) {
     distributed::forward_into(function.attention(), self.plan, results,
                               std::get<Inputs>(tensors.inputs),
                               function.call_of(tensors, {}, {threads, stop}));
   });
 }
 
-void backward(const GroupPlan& self, const Function& function, nb::handle q, nb::handle k,
-              nb::handle v, const nb::list& captures, nb::handle out, nb::handle lse,
-              nb::handle dout, nb::handle dlse, const nb::list& results, int threads,
-              nb::handle extras) {
+void backward(GroupPlan& self, const Function& function, nb::handle q, nb::handle k, nb::handle v,
+              const nb::list& captures, nb::handle out, nb::handle lse, nb::handle dout,
+              nb::handle dlse, const nb::list& results, int threads, nb::handle extras) {
   Function::Tensors tensors = tensors_from(q, k, v, captures);
   add_extras(tensors, extras);
   const Saved saved{view_of(out), view_of(lse)};
@@ -96,7 +118,7 @@ void backward(const GroupPlan& self, const Function& function, nb::handle q, nb:
   if (of_lse) lse_gradient = *of_lse;
   std::vector<View> views;
   for (const nb::handle item : results) views.push_back(view_of(item));
-  run_together(*self.exchange, [&](const std::stop_token& stop) {
+  run_call(self, self.backward_is_quick, [&](const std::stop_token& stop) {
     distributed::backward_into(function.attention(), self.plan, function.views_of(tensors, views),
                                std::get<Inputs>(tensors.inputs), saved, gradient, lse_gradient,
                                function.call_of(tensors, {}, {threads, stop}));
@@ -128,7 +150,7 @@ void bind_distributed(nb::module_& m) {
       .def("refuse",
            [](const std::shared_ptr<GroupExchange>& self, const std::string& why,
               std::int64_t patience) {
-             run_together(*self, [&](const std::stop_token&) {
+             run_together(*self, Length::quick, [&](const std::stop_token&) {
                distributed::refuse(self, why, std::chrono::milliseconds(patience));
              });
            })
@@ -136,7 +158,7 @@ void bind_distributed(nb::module_& m) {
            [](const std::shared_ptr<GroupExchange>& self, nb::handle own, nb::handle all,
               std::int64_t patience) {
              const View from = view_of(own), to = view_of(all);
-             run_together(*self, [&](const std::stop_token&) {
+             run_together(*self, Length::quick, [&](const std::stop_token&) {
                distributed::gather(self, bytes_of(from), bytes_of(to),
                                    std::chrono::milliseconds(patience));
              });
@@ -144,7 +166,7 @@ void bind_distributed(nb::module_& m) {
       .def("agree", [](const std::shared_ptr<GroupExchange>& self, std::uint64_t number,
                        std::int64_t patience) {
         std::vector<std::uint64_t> numbers;
-        run_together(*self, [&](const std::stop_token&) {
+        run_together(*self, Length::quick, [&](const std::stop_token&) {
           numbers = distributed::agree(self, number, std::chrono::milliseconds(patience));
         });
         return numbers;

@@ -21,6 +21,7 @@ constexpr auto time_for_words = std::chrono::milliseconds(200);
 // A rank may go when it has all it waits for. Whoever does not wait for it gives others this time.
 constexpr auto time_for_others = std::chrono::seconds(1);
 constexpr auto time_to_stop = std::chrono::seconds(1);
+constexpr auto between_looks = std::chrono::milliseconds(50);
 constexpr auto time_to_let_go = std::chrono::seconds(60);
 
 nb::object memory_of(const std::byte* data, std::size_t size, int flags) {
@@ -249,7 +250,41 @@ void GroupExchange::told(const std::string& why) {
   in_trouble_.store(true, std::memory_order_release);
 }
 
+void GroupExchange::begin_call(std::stop_token stop, bool is_quick) {
+  stop_ = std::move(stop);
+  stopped_.reset();
+  looks_ = is_quick ? std::this_thread::get_id() : std::thread::id();
+  looked_ = Clock::now();
+}
+
+std::optional<nb::python_error> GroupExchange::end_call() {
+  stop_ = {};
+  looks_ = {};
+  return std::exchange(raised_, std::nullopt);
+}
+
+void GroupExchange::look_for_signals() {
+  const Clock::time_point now = Clock::now();
+  if (now - looked_ < between_looks) return;
+  looked_ = now;
+  {
+    const nb::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() == 0) return;
+    raised_.emplace();
+  }
+  stop_waiting();
+}
+
+void GroupExchange::stop_waiting() {
+  const std::string why =
+      "rank " + std::to_string(rank_) + " was stopped while it waited for others";
+  told(why);
+  tell(why);
+  throw Stopped(why);
+}
+
 void GroupExchange::check(const Messages& messages) {
+  if (looks_ == std::this_thread::get_id()) look_for_signals();
   if (!in_trouble_.load(std::memory_order_acquire) && !stop_.stop_requested()) return;
   const Clock::time_point now = Clock::now();
   std::string why;
@@ -268,11 +303,7 @@ void GroupExchange::check(const Messages& messages) {
     throw Error(why);
   }
   if (!stopped_) stopped_ = now;
-  if (now - *stopped_ < time_to_stop) return;
-  why = "rank " + std::to_string(rank_) + " was stopped while it waited for others";
-  told(why);
-  tell(why);
-  throw Stopped(why);
+  if (now - *stopped_ >= time_to_stop) stop_waiting();
 }
 
 }  // namespace treadle::python

@@ -14,8 +14,10 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "treadle/exchange.h"
@@ -75,8 +77,11 @@ class GroupExchange final : public Exchange {
   void gone(int rank, const std::string& why);
   void told(const std::string& why);
 
-  // Who waits for others looks at this, too.
-  void stop_by(std::stop_token stop) { stop_ = std::move(stop); }
+  // A call begins: who waits for others looks at this, too. A quick one is made by this thread, which looks for signals
+  // while it waits, if it is Python's main thread.
+  void begin_call(std::stop_token stop, bool is_quick);
+  // It has ended: what a handler of a signal has raised meanwhile.
+  std::optional<nanobind::python_error> end_call();
 
   // Throws if these messages will not come.
   void check(const Messages& messages);
@@ -86,6 +91,8 @@ class GroupExchange final : public Exchange {
   std::unique_ptr<Transfer> begin(std::span<const Send> sends, std::span<const Receive> receives,
                                   bool is_gather);
   void tell(const std::string& why);
+  [[noreturn]] void stop_waiting();
+  void look_for_signals();
 
   using Clock = std::chrono::steady_clock;
   struct Trouble {
@@ -101,20 +108,9 @@ class GroupExchange final : public Exchange {
   std::optional<Trouble> trouble_;  // the first, but words go before silence
   std::stop_token stop_;
   std::optional<Clock::time_point> stopped_;
-};
-
-// Within a scope waits for other ranks end when somebody asks to stop.
-class StopScope {
- public:
-  StopScope(GroupExchange& exchange, const std::stop_token& stop) : exchange_(exchange) {
-    exchange_.stop_by(stop);
-  }
-  ~StopScope() { exchange_.stop_by({}); }
-  StopScope(const StopScope&) = delete;
-  StopScope& operator=(const StopScope&) = delete;
-
- private:
-  GroupExchange& exchange_;
+  std::thread::id looks_;  // this thread, for signals; none: somebody else does
+  Clock::time_point looked_;
+  std::optional<nanobind::python_error> raised_;
 };
 
 }  // namespace treadle::python

@@ -107,7 +107,8 @@ def same_bits(rank, ranks, mask_name, dtype, kind):
     by_heads = (None, 4 if mask_name == "by_head" else None)
     torch.manual_seed(5 if kind != "dropout" else 7)
     wanted = attend(q, k, v, dout, create_block_mask(mask_mod, *by_heads, *lengths), score_mod, learned, **options)
-    queries, of_keys = td.context_parallel(length=shape[2], shards=shards), td.context_parallel(length=keys, shards=kv_shards)
+    queries = td.context_parallel(length=shape[2], shards=shards)
+    of_keys = td.context_parallel(length=keys, shards=kv_shards)
     mine = [queries.shard(q, dim=2), *of_keys.shard(k, v, dim=2), queries.shard(dout, dim=2)]
     for gigabits in (0.01, 10000):
         # Ranks draw other seeds; the first rank's counts.
@@ -373,14 +374,14 @@ def mistakes(rank, ranks):
     note("offset", lambda: flex_attention(mine, mine, mine, block_mask=mask, q_offset=3))
     note("one raises", lambda: flex_attention(mine, mine, mine, refuses if rank == 1 else None, mask))
     note("order", lambda: flex_attention(mine, mine, mine, block_mask=mask if rank == 1 else other))
-    length = 90 if rank == 1 else 91
-    note("lengths", lambda: first_call(td.create_block_mask(causal, None, None, length, length, patience=20), rank, ranks))
-    shards = [90, *[0] * (ranks - 1)] if rank == 1 else None
-    note("shards", lambda: first_call(td.create_block_mask(causal, None, None, 90, 90, shards=shards, patience=20), rank, ranks))
-    note("options", lambda: first_call(
-        td.create_block_mask(causal, None, None, 90, 90, gigabits=1 + rank, patience=20), rank, ranks))
-    note("group of one", lambda: first_call(
-        td.create_block_mask(causal, None, None, 90, 90, group=alone(), patience=20), 1, ranks))
+    def make(length=90, **options):
+        return td.create_block_mask(causal, None, None, length, length, patience=20, **options)
+
+    one_rank = [90, *[0] * (ranks - 1)] if rank == 1 else None
+    note("lengths", lambda: first_call(make(90 if rank == 1 else 91), rank, ranks))
+    note("shards", lambda: first_call(make(shards=one_rank), rank, ranks))
+    note("options", lambda: first_call(make(gigabits=1 + rank), rank, ranks))
+    note("group of one", lambda: first_call(make(group=alone()), 1, ranks))
     return said
 
 
@@ -456,11 +457,12 @@ def lost(rank, ranks, how, patience):
     return first, took, second, third
 
 
-def interrupted(rank, ranks):
-    """Rank 0 waits for others, and gets a signal."""
+def interrupted(rank, ranks, calls):
+    """Rank 0 waits for others, and gets a signal, after so many calls: quick ones are made another way."""
     mask = td.create_block_mask(causal, None, None, 64 * ranks, 64 * ranks, patience=60)
     x = torch.randn(1, 2, 64, 16)
-    flex_attention(x, x, x, block_mask=mask)
+    for _ in range(calls):
+        flex_attention(x, x, x, block_mask=mask)
     if rank == 1:
         time.sleep(2.5)
         return error_of(lambda: flex_attention(x, x, x, block_mask=mask))

@@ -13,7 +13,8 @@ import time
 import traceback
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "torch._dynamo", "treadle.torch.distributed", "rank_checks"])
+_of_compile = ["torch._dynamo", "torch._inductor.codecache", "torch._inductor.output_code", "networkx"]
+_context.set_forkserver_preload([*_of_compile, "treadle.torch.distributed", "rank_checks"])
 
 
 class RankFailed(Exception):

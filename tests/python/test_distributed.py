@@ -128,9 +128,10 @@ def test_a_rank_that_goes_is_named(how):
             os.kill(ranks.processes[1].pid, signal.SIGKILL)
 
 
-def test_an_interrupt_ends_a_wait():
+@pytest.mark.parametrize("calls", [1, 5])
+def test_an_interrupt_ends_a_wait(calls):
     with Ranks(RANKS) as ranks:
-        said = ranks.run(checks.interrupted)
+        said = ranks.run(checks.interrupted, calls)
         print(said)
         assert said[0] == "KeyboardInterrupt"
         assert all("rank 0 was stopped while it waited for others" in text for text in said[1:])

@@ -194,10 +194,16 @@ class Group:
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         if self.rank < 0:
             raise ValueError("this process is not in the group; only its ranks make the call")
-        own = dist.new_group(
-            dist.get_process_group_ranks(group), backend="gloo", use_local_synchronization=True,
-            timeout=timedelta(seconds=patience), group_desc="treadle",
-        )  # fmt: skip
+        try:
+            own = dist.new_group(
+                dist.get_process_group_ranks(group), backend="gloo", use_local_synchronization=True,
+                timeout=timedelta(seconds=patience), group_desc="treadle",
+            )  # fmt: skip
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"rank {self.rank} waited {patience} s for all {self.ranks} ranks of the group; all of them make the "
+                f"first create_block_mask or context_parallel of a group: {_reason(error)}"
+            ) from error
         self._port = _Port(own._get_backend(torch.device("cpu")), self.rank, self.ranks)
         self.exchange = _core.GroupExchange(self.rank, self.ranks, self._port)
         self._port.begin(self.exchange)

@@ -88,7 +88,9 @@ def create_block_mask(
         raise RuntimeError("create_block_mask of a group is a call of all ranks; make it outside of the compiled function")
     context = current()
     if context is not None and group is None:
-        group, shards = context.group, shards if shards is not None or Q_LEN != context.length else context.lengths
+        group = context.group
+        if shards is None and Q_LEN == context.length:
+            shards = context.lengths
     if sums not in _SUMS:
         raise ValueError(f"sums is {sums!r}; it must be one of {_SUMS}")
     if not patience > 0:
@@ -99,7 +101,8 @@ def create_block_mask(
     queries, keys = starts_of("queries", Q_LEN, ranks, shards), starts_of("keys", KV_LEN, ranks, kv_shards)
     local = create_local_mask(mask_mod, B, H, Q_LEN, KV_LEN, device, BLOCK_SIZE)
     mask = GroupBlockMask._of_mask(local.mask_mod, *local.batch_and_heads, Q_LEN, KV_LEN, local.BLOCK_SIZE)
-    options = Options(float(gigabits), float(teraflops), int(head_groups), sums == "per_rank", max(1, round(patience * 1000)))
+    milliseconds = max(1, round(patience * 1000))
+    options = Options(float(gigabits), float(teraflops), int(head_groups), sums == "per_rank", milliseconds)
     mask.ranks = Plans(ranks, queries, keys, options)
     mask.key = mask.ranks.key
     return mask

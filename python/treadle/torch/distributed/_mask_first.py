@@ -42,5 +42,8 @@ def _in_order(texts: tuple, captures: int, scalars: int) -> tuple:
 
     in_mask = {**names, **values}
     score_mod, _, score_from_end, _ = texts
-    done = renamed(score_mod, names), renamed(mask, in_mask), renamed(score_from_end, names), renamed(mask_from_end, in_mask)
-    return done, orders["c"], orders["s"]
+    scores, masks = (score_mod, score_from_end), (mask, mask_from_end)
+    (score_mod, score_from_end), (mask, mask_from_end) = (
+        [renamed(text, known) for text in of] for of, known in ((scores, names), (masks, in_mask))
+    )
+    return (score_mod, mask, score_from_end, mask_from_end), orders["c"], orders["s"]

@@ -34,7 +34,9 @@ def _run(key: str, captures, arguments, run):
         program, order = mask_first(program)
         numbers = [*order, *range(len(order), len(given))]
         given, threads = [given[i] for i in numbers], torch.get_num_threads()
-        return with_indices(program, lambda program: run(Call(program, scale, plans, True, threads, extras), given, numbers))
+        return with_indices(
+            program, lambda program: run(Call(program, scale, plans, True, threads, extras), given, numbers)
+        )
 
     return plans.together(work)
 

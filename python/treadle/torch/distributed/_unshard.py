@@ -12,7 +12,9 @@ from ._group import Group
 
 _groups: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # by key, which graphs hold
 
-torch.library.define("treadle::unshard", "(Tensor x, int dim, int[] starts, int rank, str group_key, int patience) -> Tensor")
+torch.library.define(
+    "treadle::unshard", "(Tensor x, int dim, int[] starts, int rank, str group_key, int patience) -> Tensor"
+)
 
 
 @torch.library.impl("treadle::unshard", "cpu")
