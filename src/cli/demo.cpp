@@ -163,7 +163,7 @@ void demo(DemoRequest request) {
   for (const Row& row : rows) {
     for (const PassOutcome& pass : row.outcome.passes) {
       if (pass.error <= request.tolerance) continue;
-      base::fail("demo: {}: {} has an error of {:.1e}; at most {:.1e} is right", row.variant.name,
+      base::fail("demo: {}: {} has an error of {:.1e}; at most {:.1e} is allowed", row.variant.name,
                  pass.worst, pass.error, request.tolerance);
     }
   }
