@@ -21,7 +21,6 @@ import struct
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here))
@@ -122,34 +121,35 @@ def agree(name: str, results: dict, rounding: float):
 
 
 class Machine:
-    """Notices other programs: a fixed piece of work on all threads takes longer than it did at its best."""
+    """How much of the processors other programs take: what /proc counts as used, without our own processes."""
 
-    def __init__(self, threads: int):
-        import numpy
+    ticks = os.sysconf("SC_CLK_TCK")
+    enough = 0.1  # of all processors: then a figure does not count
 
-        self.pool = ThreadPoolExecutor(threads)
-        self.arrays = [numpy.ones(4096) for _ in range(threads)]
-        self.best = min(self.milliseconds() for _ in range(200))
+    def __init__(self, workers):
+        self.processes = [os.getpid(), *(w.process.pid for w in workers)]
+        self.last = self.now()
 
-    def loop(self) -> float:
-        """How long it takes now, in milliseconds."""
-        now = self.milliseconds()
-        self.best = min(self.best, now)
-        return now
+    def now(self):
+        """(seconds, processor seconds of everybody, of ours), or None where there is no /proc."""
+        try:
+            used = [int(n) for n in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+            ours = 0
+            for pid in self.processes:
+                after_name = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                ours += int(after_name[11]) + int(after_name[12])
+        except OSError:
+            return None
+        idle, waiting = used[3], used[4]
+        return time.perf_counter(), (sum(used) - idle - waiting) / self.ticks, ours / self.ticks
 
-    def is_quiet(self, loop: float) -> bool:
-        return loop < 1.25 * self.best
-
-    def milliseconds(self) -> float:
-        import numpy
-
-        def work(array):
-            for _ in range(400):
-                numpy.sqrt(array, out=array)
-
-        start = time.perf_counter()
-        list(self.pool.map(work, self.arrays))
-        return 1e3 * (time.perf_counter() - start)
+    def others(self) -> float:
+        """The share of all processors that others took since the last call; 0 where nobody knows."""
+        before, self.last = self.last, self.now()
+        if before is None or self.last is None:
+            return 0.0
+        wall, used, ours = (b - a for a, b in zip(before, self.last))
+        return max(0.0, used - ours) / (wall * os.cpu_count())
 
 
 def about(threads: int) -> dict:
@@ -180,16 +180,17 @@ def measure(case, workers, machine: Machine, rounds: int, seconds: float) -> dic
     prepared = {w.name: w.ask(do="prepare", case=case.name) for w in workers}
     able = [w for w in workers if prepared[w.name].get("result") is not None]
     agree(case.name, {w.name: prepared[w.name]["result"] for w in able}, case.rounding)
-    turns = []  # (loop, seconds by name)
+    turns = []  # (share of the processors that others took, seconds by name)
     start = time.perf_counter()
-    before = machine.loop()
     while True:
-        taken = {w.name: w.ask(do="run")["seconds"] for w in able}
-        after = machine.loop()
-        turns.append((max(before, after), taken))
-        before = after
+        machine.others()
+        block, block_start = [], time.perf_counter()
+        while not block or time.perf_counter() - block_start < 0.3:  # /proc counts hundredths of a second
+            block.append({w.name: w.ask(do="run")["seconds"] for w in able})
+        share = machine.others()
+        turns += [(share, taken) for taken in block]
         passed = time.perf_counter() - start
-        enough = sum(machine.is_quiet(loop) for loop, _ in turns) >= rounds and (passed > seconds or len(turns) >= 50)
+        enough = sum(share <= machine.enough for share, _ in turns) >= rounds and (passed > seconds or len(turns) >= 50)
         if enough or passed > 5 * seconds and len(turns) >= rounds or passed > 20 * seconds:
             break
     return {
@@ -198,11 +199,12 @@ def measure(case, workers, machine: Machine, rounds: int, seconds: float) -> dic
     }  # fmt: skip
 
 
-def row_of(measured: dict, machine: Machine) -> dict:
+def row_of(measured: dict) -> dict:
     """Medians of the turns that had the machine for themselves; if there are hardly any, of all, and marked."""
     case, turns = measured["case"], measured["turns"]
-    good = [taken for loop, taken in turns if machine.is_quiet(loop)]
-    row = {"case": case.name, "kind": case.kind, "quiet": len(good) >= 3, "turns": len(good), "ms": {}, "ratio": {}}
+    good = [taken for share, taken in turns if share <= Machine.enough]
+    row = {"case": case.name, "kind": case.kind, "quiet": len(good) >= 3, "ms": {}, "ratio": {}}
+    row["others"] = statistics.median(share for share, _ in turns)
     if not row["quiet"]:
         good = [taken for _, taken in turns]
     for name in measured["first"]:
@@ -274,7 +276,7 @@ def plot(rows: list, names: list, made: str, path) -> bool:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", default="", help="only cases whose names contain this")
+    parser.add_argument("--case", action="append", help="only cases whose names contain this. Repeatable")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=7, help="at least so many turns")
     parser.add_argument("--seconds", type=float, default=3, help="about so long per case")
@@ -294,20 +296,20 @@ def main():
             print(f"{w.name}: not there ({w.missing})", file=sys.stderr)
     workers = [w for w in workers if not w.missing]
     names = [w.name for w in workers]
-    machine = Machine(arguments.threads)
+    machine = Machine(workers)
     made = about(arguments.threads)
     measured = []
     for case in cases():
-        if arguments.case not in case.name:
+        if not any(part in case.name for part in arguments.case or [""]):
             continue
         print(f"{case.name} ...", file=sys.stderr, flush=True)
         measured.append(measure(case, workers, machine, arguments.rounds, arguments.seconds))
     for w in workers:
         w.stop()
-    rows = [row_of(m, machine) for m in measured]
+    rows = [row_of(m) for m in measured]
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "compare.json").write_text(json.dumps({**made, "rows": rows}, indent=1))
-    busy = "" if all(row["quiet"] for row in rows) else "\n~ other programs kept the machine busy all the time\n"
+    busy = "" if all(row["quiet"] for row in rows) else "\n~ other programs kept the machine busy: compare the engines, not the milliseconds\n"
     text = line_of(made) + "\n\n" + table(rows, names) + busy + "\n" + first_calls(rows, names)
     (arguments.out / "compare.md").write_text(text)
     plot(rows, names, line_of(made), arguments.out / "compare.png")
