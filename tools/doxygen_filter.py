@@ -8,7 +8,7 @@
   - A comment above a declaration belongs to it, and to the declarations that follow without a blank line.
   - A remark after a declaration, and the lines that continue it, belong to it.
   - `// ---- local: kv <= q && q - kv < window ----` belongs to what follows it and has no comment of its own.
-  - What says `// internal` is left out.
+  - What is private, or says `// internal`, is left out.
 
 Lines stay where they were, so that what Doxygen says names them.
 """
@@ -74,8 +74,22 @@ def hidden(lines):
     return numbers
 
 
+def public(lines):
+    """`lines` with nothing in what is private."""
+    out, private = [], None
+    for line in lines:
+        if private is not None and (line.strip() == "public:" or line.startswith("}") or
+                                    line.strip() == "};" and depth_of(line) < private):
+            private = None
+        elif line.strip() == "private:":
+            private = depth_of(line)
+        out.append("" if private is not None else line)
+    return out
+
+
 def rest(lines):
     """What follows the opening comment."""
+    lines = public(lines)
     out, section = [], None
     doc, doc_depth, own = [], -1, False  # of the declaration to come, or of the one before
     begins = True  # a declaration begins with the next line of code
