@@ -20,6 +20,7 @@ import sys
 # A sign that Doxygen would take for a command, a tag, a link or a list.
 SPECIAL = re.compile(r"([\\@<>#%$])")
 SECTION = re.compile(r"\s*// ---- (.*?) ----$")
+SEVERAL = re.compile(r"^\s*[\w:]+(<[^;]*>)? \w+( = [^,;()]+)?, \w+[^()]*;")
 REMARK = re.compile(r"^(\s*\S.*?[;,{(]|\s*\w+)(\s+)// (.*)$")
 
 
@@ -87,15 +88,33 @@ def public(lines):
     return out
 
 
+def each(doc, code):
+    """`Tensor out, lse;` as a declaration for each name, all with the same documentation."""
+    of = re.match(r"\s*([\w:]+(?:<[^;]*>)?) (.*);", code)
+    names = re.split(r", (?![^{(<]*[})>])", of[2])
+    return " ".join(f"{doc}{of[1]} {name};" for name in names)
+
+
+def without_macros(lines):
+    """`lines` without definitions of macros, which docs/Doxyfile has as what they mean to a reader."""
+    out, inside = [], False
+    for line in lines:
+        inside = inside or line.startswith(("#define", "#undef"))
+        out.append("" if inside else line)
+        inside = inside and line.endswith("\\")
+    return out
+
+
 def rest(lines):
     """What follows the opening comment."""
-    lines = public(lines)
+    lines = without_macros(public(lines))
     out, section = [], None
     doc, doc_depth, own = [], -1, False  # of the declaration to come, or of the one before
     begins = True  # a declaration begins with the next line of code
     body_until = None  # depth of the } that ends a function's body
     internal = hidden(lines)
     continues = None  # column of a remark that may go on
+    head_depth, parentheses = 0, 0  # of the declaration: where it began, and how many are open
     for number, line in enumerate(lines):
         bare, depth = line.strip(), depth_of(line)
         if body_until is not None:
@@ -128,7 +147,7 @@ def rest(lines):
         remark = REMARK.match(line)
         code = remark[1] if remark else line
         is_declaration = begins and not re.match(
-            r"(#|\}|public:|private:|protected:|namespace|requires|extern|template <class Void>$)", bare)
+            r"(#|\}|public:|private:|protected:|namespace|requires|extern)", bare)
         prefix = ""
         if is_declaration and number not in internal:
             text = doc if doc and depth == doc_depth else (section or [])
@@ -137,7 +156,12 @@ def rest(lines):
         own = False
         if is_declaration and number in internal and ";" in bare:
             prefix = "/** @private */ "
-        if remark and not prefix.startswith("/** @private") and is_declaration or remark and ends(code):
+        if remark and is_declaration and not prefix and SEVERAL.match(code):
+            # A remark after several names is Doxygen's for the last one alone.
+            out.append(each("/** " + plain(remark[3]) + " */ ", code))
+        elif prefix and SEVERAL.match(code):
+            out.append(each(prefix, code))
+        elif remark and not prefix.startswith("/** @private") and is_declaration or remark and ends(code):
             begin = "///< "
             if code.rstrip().endswith("{"):
                 out.append(prefix + line)
@@ -149,16 +173,14 @@ def rest(lines):
         if bare.startswith("#"):
             begins = True
             continue
-        begins = ends(line) or bare.endswith(":") or bare.endswith("{") and bool(
-            re.match(r"(class|struct|enum|namespace|union|extern)\b", bare) or bare == "{")
-        if bare.endswith("{") and not begins:
-            body_until = depth if not bare.startswith(":") else depth - 4
-            # The body of a function whose head takes several lines ends where the head began.
-            for back in range(number, -1, -1):
-                if re.match(r"\s*(template|inline|explicit|operator|\[\[nodiscard|TREADLE_API|static|virtual|[A-Z]\w*\()",
-                            lines[back]) or depth_of(lines[back]) < depth:
-                    body_until = depth_of(lines[back])
-                    break
+        if begins:
+            head_depth, parentheses = depth, 0
+        code = re.sub(r"\s*//.*$", "", line)
+        parentheses += code.count("(") - code.count(")")
+        opens = re.match(r"(class|struct|enum|namespace|union|extern)\b", bare)
+        begins = parentheses == 0 and (ends(line) or bare.endswith(":") or bare.endswith("{") and bool(opens))
+        if bare.endswith("{") and parentheses == 0 and not begins:
+            body_until = head_depth
         if re.match(r"(class|struct|enum|namespace)\b", bare) and bare.endswith("{"):
             doc, doc_depth = (doc, depth) if doc else ([], -1)
     return out
