@@ -4,4 +4,5 @@
 //   class TREADLE_API C {};
 #pragma once
 
+// Shown by libtreadle.so.
 #define TREADLE_API __attribute__((visibility("default")))

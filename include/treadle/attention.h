@@ -50,6 +50,7 @@
 
 namespace treadle {
 
+// Who computes.
 enum class Backend : std::uint8_t {
   cpu,        // kernels compiled for this machine
   reference,  // dense, slow, exact: the definition
@@ -61,19 +62,21 @@ enum class Save : std::uint8_t {
   nothing,  // an empty Saved: backward runs the forward again, for half the time more
 };
 
+// What a compiled function is made of.
 struct Options {
-  ScoreMod score_mod;           // leaves scores as they are
-  MaskMod mask;                 // everything sees everything
-  std::optional<double> scale;  // 1 / sqrt(dim)
-  Save save = Save::lse;
+  ScoreMod score_mod;                  // leaves scores as they are
+  MaskMod mask;                        // everything sees everything
+  std::optional<double> scale;         // 1 / sqrt(dim)
+  Save save = Save::lse;               // what backward will be given
   std::vector<std::string> gradients;  // captures whose gradients backward returns, by name
-  Backend backend = Backend::cpu;
+  Backend backend = Backend::cpu;      // who computes
   std::string target;               // "haswell", ...: code for an older processor than this one is
   std::int64_t most_nodes = 32768;  // of each mod and of the derivative; a larger one is refused
 };
 
+// What every call reads.
 struct Inputs {
-  ConstView q, k, v;
+  ConstView q, k, v;  // their shapes are above
 };
 
 // What may differ between calls without a recompile.
@@ -95,6 +98,7 @@ struct Call {
   std::stop_token stop;  // ends the call early, from any thread: it throws Stopped
 };
 
+// What forward returns.
 struct Forward {
   Tensor out;       // [batch, heads, queries, value dim], of q's type
   Tensor lse, max;  // [batch, heads, queries], f32 or f64; empty unless asked for
@@ -103,22 +107,24 @@ struct Forward {
 // Memory of the caller's for the results; lse and max are written if there is a view for them.
 // Strides are free, but no two elements may share memory.
 struct ForwardViews {
-  View out;
-  std::optional<View> lse, max;
+  View out;                      // [batch, heads, queries, value dim]
+  std::optional<View> lse, max;  // [batch, heads, queries]
 };
 
 // What backward needs of the forward pass.
 struct Saved {
-  ConstView out, lse;
+  ConstView out, lse;  // as forward returned them
 };
 
+// A gradient of backward, by the name of its capture.
 struct CaptureGradient {
-  std::string name;
-  Tensor gradient;  // the type and shape of the capture
+  std::string name;  // that of the capture
+  Tensor gradient;   // the type and shape of the capture
 };
 
+// What backward returns.
 struct Backward {
-  Tensor dq, dk, dv;
+  Tensor dq, dk, dv;                      // of the shapes and types of q, k and v
   std::vector<CaptureGradient> captures;  // in the order of Options::gradients
   Tensor dsinks;                          // of the type of Call::sinks; empty without them
 
@@ -126,23 +132,26 @@ struct Backward {
   [[nodiscard]] TREADLE_API const Tensor& of(std::string_view name) const;
 };
 
+// Memory of the caller's for the gradient of a capture.
 struct CaptureView {
-  std::string name;
-  View gradient;
+  std::string name;  // that of the capture
+  View gradient;     // of the type and shape of the capture
 };
 
+// Memory of the caller's for the results of backward.
 struct BackwardViews {
-  View dq, dk, dv;
+  View dq, dk, dv;                    // of the shapes of q, k and v
   std::vector<CaptureView> captures;  // one for each of Options::gradients, in any order
   std::optional<View> dsinks;         // of the type and shape of Call::sinks; written if given
 };
 
 // A tensor without its data.
 struct TensorSpec {
-  DType dtype = DType::f32;
-  Dims shape;
+  DType dtype = DType::f32;  // of its elements
+  Dims shape;                // a length for each axis
   Dims strides;  // in what Shapes gives: those of the tensors that forward and backward allocate
 
+  // Contiguous; by default a tensor without elements.
   TensorSpec() = default;
   TensorSpec(DType type, Dims dims)
       : dtype(type), shape(std::move(dims)), strides(contiguous_strides(shape)) {}
@@ -150,14 +159,14 @@ struct TensorSpec {
 
 // A kind of call to come: the types, dims and heads of its inputs, and lengths that are typical.
 struct CallSpec {
-  TensorSpec q, k, v;
+  TensorSpec q, k, v;     // of the inputs
   bool backward = false;  // besides forward
 };
 
 // Everything about the results of a call that does not depend on data. dk and dv of 8-bit k and v,
 // which backward refuses, are those of the same numbers in the type of lse.
 struct Shapes {
-  TensorSpec out, lse, max, dq, dk, dv;
+  TensorSpec out, lse, max, dq, dk, dv;  // of the results
   // Bytes of working memory that a thread needs at most, for positions from 0 on; the second without
   // the private sums of captures' gradients. And what a forward call keeps of its rows besides, once
   // for all threads, where its mask is looked at in several passes.
@@ -169,18 +178,20 @@ struct Shapes {
 
 // A capture as the compiled function knows it.
 struct CaptureInfo {
-  std::string name;
-  DType dtype = DType::f32;
-  int rank = 0;
-  bool gradient = false;
+  std::string name;          // as given, or c0, c1, ...
+  DType dtype = DType::f32;  // of its elements
+  int rank = 0;              // 0 for a number
+  bool gradient = false;     // whether backward gives one
 };
 
 // A compiled attention function. Copies share it; all calls are const and may run at the same time.
 class TREADLE_API Attention {
  public:
+  // The results for these inputs; `_into` writes them to memory of the caller's.
   [[nodiscard]] Forward forward(const Inputs& inputs, const Call& call = {}) const;
   void forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call = {}) const;
 
+  // The gradients for dout, and for dlse if lse has one; `saved` is what forward returned.
   [[nodiscard]] Backward backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                                   const std::optional<ConstView>& dlse = std::nullopt,
                                   const Call& call = {}) const;
@@ -248,6 +259,7 @@ class TREADLE_API Attention {
   // no data.
   [[nodiscard]] Shapes shapes(const TensorSpec& q, const TensorSpec& k, const TensorSpec& v) const;
 
+  // What the mods read, in the order of first use.
   [[nodiscard]] std::vector<CaptureInfo> captures() const;
 
   // The mods and the derivative as readable text, simplified.
@@ -255,12 +267,14 @@ class TREADLE_API Attention {
 
   struct Compiled;  // internal
   explicit Attention(std::shared_ptr<const Compiled> compiled) : compiled_(std::move(compiled)) {}
+  // Internal.
   [[nodiscard]] const Compiled& compiled() const { return *compiled_; }
 
  private:
   std::shared_ptr<const Compiled> compiled_;
 };
 
+// Traces the mods, simplifies and derives them. Kernels are compiled by the first calls.
 TREADLE_API Attention compile(const Options& options);
 
 // compile and forward in one call.

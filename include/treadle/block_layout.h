@@ -29,22 +29,24 @@ namespace treadle {
 // One pair inside a block that is present: row is the query, column the key, counted from the
 // block's first ones.
 struct BlockCell {
-  std::int64_t head = 0;  // which of the layouts
-  std::int64_t query_block = 0;
-  std::int64_t key_block = 0;
-  std::int64_t block = 0;  // its number in this layout
-  std::int64_t row = 0;
-  std::int64_t column = 0;
+  std::int64_t head = 0;         // which of the layouts
+  std::int64_t query_block = 0;  // counted from 0
+  std::int64_t key_block = 0;    // counted from 0
+  std::int64_t block = 0;        // its number in this layout
+  std::int64_t row = 0;          // in the block, from 0
+  std::int64_t column = 0;       // in the block, from 0
 };
 
+// Whether a pair inside a block that is present is visible.
 using BlockMask = std::function<bool(const BlockCell&)>;
 
+// Which blocks of query and key positions are present, and which of their pairs are visible.
 struct BlockLayout {
-  std::int64_t block_size = 64;
-  std::int64_t heads = 0;
-  std::int64_t lut_heads = 1;  // layouts: one that all heads share, or one per head
-  std::int64_t query_blocks = 0;
-  std::int64_t key_blocks = 0;
+  std::int64_t block_size = 64;   // positions in a block
+  std::int64_t heads = 0;         // of the queries
+  std::int64_t lut_heads = 1;     // layouts: one that all heads share, or one per head
+  std::int64_t query_blocks = 0;  // rows of a layout
+  std::int64_t key_blocks = 0;    // and columns
   // [lut_heads, query_blocks, key_blocks], not 0 where a block is
   std::vector<std::uint8_t> present = {};
   BlockMask mask = {};  // which pairs of a block are visible; empty: all of them
@@ -62,10 +64,11 @@ struct BlockLayout {
   [[nodiscard]] TREADLE_API std::vector<std::int32_t> block_numbers() const;
 };
 
+// What block_layout needs to know besides the array.
 struct BlockOptions {
-  std::int64_t block_size = 64;
-  std::int64_t heads = 0;  // may be left out if there is a layout per head
-  BlockMask mask = {};
+  std::int64_t block_size = 64;  // positions in a block
+  std::int64_t heads = 0;        // may be left out if there is a layout per head
+  BlockMask mask = {};           // which pairs of a block are visible; empty: all of them
 };
 
 // From an array: [query_blocks, key_blocks] that all heads share, or [lut_heads, query_blocks,
@@ -78,7 +81,7 @@ TREADLE_API BlockLayout block_layout(const ConstView& present, const BlockOption
 //                                              (block, key block), ascending
 //   tn  [lut_heads, key_blocks + blocks, 2]    the same for key blocks, with (block, query block)
 struct BlockTables {
-  Tensor nt, nn, tn;
+  Tensor nt, nn, tn;        // as above
   std::int64_t nn_max = 0;  // most blocks in a row
   std::int64_t tn_max = 0;  // and in a column
 };

@@ -39,6 +39,7 @@ std::int64_t to_int64(T number) {
 
 }  // namespace detail
 
+// A buffer or a number that mods read.
 class TREADLE_API Capture {
  public:
   // Memory that the caller keeps alive until the last call that uses it.
@@ -70,6 +71,7 @@ class TREADLE_API Capture {
     }
   }
 
+  // What it is called, and where it lies.
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const ConstView& view() const { return view_; }
   void rename(std::string name) { name_ = std::move(name); }

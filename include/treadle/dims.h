@@ -19,12 +19,15 @@
 
 namespace treadle {
 
+// Lengths or strides, one for each axis. Up to six need no memory of their own.
 class Dims {
  public:
+  // As in containers of the standard library.
   using value_type = std::int64_t;
   using iterator = std::int64_t*;
   using const_iterator = const std::int64_t*;
 
+  // None, copies, so many equal ones, these, or those of a range.
   Dims() = default;
   // Moving copies: what was moved from stays what it was.
   Dims(const Dims& other) { *this = other; }
@@ -35,6 +38,7 @@ class Dims {
     return *this;
   }
   ~Dims() = default;
+  // So many equal ones, these, or those of a range.
   explicit Dims(std::size_t size, std::int64_t value = 0) {
     resize(size);
     std::fill(begin(), end(), value);
@@ -48,6 +52,7 @@ class Dims {
     std::copy(first, last, begin());
   }
 
+  // As in std::vector.
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] bool empty() const { return size_ == 0; }
   [[nodiscard]] std::int64_t* data() { return size_ <= few ? some_.data() : many_.data(); }
@@ -65,11 +70,13 @@ class Dims {
     if (i >= size_) throw std::out_of_range("treadle::Dims: there is no such axis");
     return data()[i];
   }
+  // As in std::vector.
   [[nodiscard]] std::int64_t& front() { return data()[0]; }
   [[nodiscard]] const std::int64_t& front() const { return data()[0]; }
   [[nodiscard]] std::int64_t& back() { return data()[size_ - 1]; }
   [[nodiscard]] const std::int64_t& back() const { return data()[size_ - 1]; }
 
+  // As in std::vector.
   void push_back(std::int64_t value) {
     resize(size_ + 1);
     back() = value;
@@ -84,6 +91,7 @@ class Dims {
     size_ = size;
   }
 
+  // Axis by axis, the first one first.
   bool operator==(const Dims& other) const {
     return std::equal(begin(), end(), other.begin(), other.end());
   }

@@ -36,6 +36,7 @@ struct TREADLE_API Shards {
   // Rank r has r * c .. min((r + 1) * c, length), c = ceil(length / ranks): torch.chunk's split.
   static Shards even(std::int64_t length, int ranks);
 
+  // How many ranks and positions there are, and where those of a rank begin, end, and how many they are.
   [[nodiscard]] int ranks() const { return static_cast<int>(starts.size()) - 1; }
   [[nodiscard]] std::int64_t length() const { return starts.back(); }
   [[nodiscard]] std::int64_t begin(int rank) const {
@@ -48,6 +49,7 @@ struct TREADLE_API Shards {
   // Whose position it is.
   [[nodiscard]] int owner(std::int64_t position) const;
 
+  // Whether all borders are the same.
   bool operator==(const Shards&) const = default;
 };
 
@@ -60,19 +62,21 @@ enum class Sums : std::uint8_t {
 // A capture of which every rank has its own rows alone, as it has of queries or of keys: along one axis.
 // It is collected for the time of a call, and its gradient is of this rank's rows.
 struct ShardedCapture {
+  // Which rows it is split like.
   enum class Like : std::uint8_t { queries, keys };
 
-  std::string name;
-  Like like = Like::queries;
-  int axis = 0;
+  std::string name;           // that of the capture
+  Like like = Like::queries;  // what its axis counts
+  int axis = 0;               // which one is split
 };
 
+// What the planner assumes and may do.
 struct PlanOptions {
-  double gigabits = 25;  // per second, of each rank's network
-  double teraflops = 0;  // per second, of each rank; 0: 2
-  double excess = 0.02;  // how much more than its share a rank may keep for itself
-  int head_groups = 0;   // 0: what takes least time
-  Sums sums = Sums::same_bits;
+  double gigabits = 25;                 // per second, of each rank's network
+  double teraflops = 0;                 // per second, of each rank; 0: 2
+  double excess = 0.02;                 // how much more than its share a rank may keep for itself
+  int head_groups = 0;                  // 0: what takes least time
+  Sums sums = Sums::same_bits;          // of gradients
   std::vector<ShardedCapture> sharded;  // all others are the same on all ranks
   // How late a rank may be before the others give up and throw an error that names it.
   std::chrono::milliseconds patience = std::chrono::minutes(10);
@@ -80,9 +84,10 @@ struct PlanOptions {
 
 // What a forward or a backward moves, in bytes of this rank.
 struct Traffic {
-  std::int64_t sent = 0, received = 0;
-  std::int64_t messages = 0;  // sent
+  std::int64_t sent = 0, received = 0;  // bytes
+  std::int64_t messages = 0;            // sent
 
+  // Whether all three are the same.
   bool operator==(const Traffic&) const = default;
 };
 
@@ -108,6 +113,7 @@ class TREADLE_API Plan {
 
   struct Held;  // internal
   explicit Plan(std::shared_ptr<Held> held) : held_(std::move(held)) {}
+  // Internal.
   [[nodiscard]] Held& held() const { return *held_; }
 
  private:

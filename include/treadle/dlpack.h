@@ -21,8 +21,10 @@ namespace treadle {
 // Owns a managed tensor and calls its deleter once, in the end. Moved from, it has no elements.
 class TREADLE_API DlpackTensor {
  public:
+  // Moved from, it has no elements.
   DlpackTensor(DlpackTensor&& other) noexcept
       : view_(std::exchange(other.view_, View())), tensor_(std::move(other.tensor_)) {}
+  // Moved from, it has no elements.
   DlpackTensor& operator=(DlpackTensor&& other) noexcept {
     view_ = std::exchange(other.view_, View());
     tensor_ = std::move(other.tensor_);
@@ -32,6 +34,7 @@ class TREADLE_API DlpackTensor {
   DlpackTensor& operator=(const DlpackTensor&) = delete;
   ~DlpackTensor() = default;
 
+  // The memory, as long as this lives.
   [[nodiscard]] const View& view() const& { return view_; }
   operator View() & { return view_; }
   operator ConstView() const { return view_; }

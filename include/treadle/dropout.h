@@ -18,6 +18,7 @@
 
 namespace treadle {
 
+// Which weights of a call become 0: an independent choice for each pair.
 struct Dropout {
   // Of a weight to become 0, from 0 (no dropout) to 1. Decisions take it as a multiple of 2^-16.
   double probability = 0;

@@ -16,9 +16,11 @@
 
 namespace treadle {
 
+// The type of an element.
 enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, boolean, e4m3, e5m2 };
 
 constexpr std::size_t size_of(DType type);  // bytes
+// "f32"; and what kind of number it is.
 TREADLE_API std::string_view name_of(DType type);
 TREADLE_API bool is_float(DType type);
 TREADLE_API bool is_integer(DType type);
@@ -60,6 +62,7 @@ consteval DType dtype_for() {
 
 }  // namespace detail
 
+// The type of elements that C++ calls T.
 template <class T>
 inline constexpr DType dtype_of = detail::dtype_for<T>();
 

@@ -34,15 +34,18 @@ class TREADLE_API Transfer {
   virtual bool test(std::vector<std::size_t>& arrived) = 0;
 };
 
+// How the ranks of a distributed call talk.
 class TREADLE_API Exchange {
  public:
+  // Bytes for another rank.
   struct Send {
-    int rank = 0;
-    std::span<const std::byte> bytes;
+    int rank = 0;                      // to whom
+    std::span<const std::byte> bytes;  // what
   };
+  // Memory for bytes of another rank.
   struct Receive {
-    int rank = 0;
-    std::span<std::byte> bytes;
+    int rank = 0;                // from whom
+    std::span<std::byte> bytes;  // where to
   };
 
   Exchange() = default;
@@ -50,6 +53,7 @@ class TREADLE_API Exchange {
   Exchange& operator=(const Exchange&) = delete;
   virtual ~Exchange();
 
+  // Which rank this is, from 0, and how many there are.
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int ranks() const = 0;
 

@@ -14,6 +14,7 @@
 
 namespace treadle {
 
+// Threads that run the parallel parts of calls.
 class TREADLE_API Executor {
  public:
   Executor() = default;

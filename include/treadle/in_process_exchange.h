@@ -24,6 +24,7 @@
 
 namespace treadle {
 
+// How messages travel between threads.
 struct InProcessOptions {
   // Of the order in which messages arrive, which depends on the threads' pace, too.
   std::uint64_t seed = 0;
@@ -31,6 +32,7 @@ struct InProcessOptions {
   std::chrono::microseconds delay{0};
 };
 
+// An exchange for each rank.
 TREADLE_API std::vector<std::shared_ptr<Exchange>> in_process_exchanges(
     int ranks, const InProcessOptions& options = {});
 

@@ -17,14 +17,17 @@
 
 namespace treadle {
 
+// Which keys each tile of queries looks at. Copies share it.
 class TREADLE_API Layout {
  public:
   // None: a call computes its own.
   Layout() = default;
 
+  // Whether it is none.
   [[nodiscard]] bool empty() const { return held_ == nullptr; }
   // The share of all pairs of queries and keys that is worked on.
   [[nodiscard]] double density() const;
+  // Of memory that it takes.
   [[nodiscard]] std::int64_t bytes() const;
   // Order, tiles and runs as text; long ones are cut.
   [[nodiscard]] std::string describe() const;
@@ -37,6 +40,7 @@ class TREADLE_API Layout {
 
   struct Held;  // internal
   explicit Layout(std::shared_ptr<const Held> held) : held_(std::move(held)) {}
+  // Internal.
   [[nodiscard]] const Held* held() const { return held_.get(); }
 
  private:

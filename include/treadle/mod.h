@@ -39,6 +39,7 @@ concept ModFunction =
 // A mod given as text. The captures are those that the text names.
 class TREADLE_API Expression {
  public:
+  // What parse returns.
   explicit Expression(std::shared_ptr<const trace::Parsed> parsed) : parsed_(std::move(parsed)) {}
 
   // The text in its canonical form.
@@ -60,12 +61,16 @@ class TREADLE_API Expression {
 // is in docs/text.md; errors show the line with a caret.
 TREADLE_API Expression parse(std::string_view text, const std::vector<Capture>& captures = {});
 
+// What becomes of the score of a visible pair: a function, a text, or nothing.
 class TREADLE_API ScoreMod {
  public:
+  // What it holds.
   using Function =
       std::function<Operand(const Score&, const Index&, const Index&, const Index&, const Index&)>;
 
+  // Leaves scores as they are.
   ScoreMod() = default;  // leaves scores as they are
+  // Any function of score, b, h, q and kv that returns a number.
   template <class F>
     requires(!std::same_as<F, ScoreMod> &&
              detail::ModFunction<F, Score, Index, Index, Index, Index>)
@@ -83,11 +88,15 @@ class TREADLE_API ScoreMod {
   Function function_;
 };
 
+// Which pairs see each other: a function, a text, or all.
 class TREADLE_API MaskMod {
  public:
+  // What it holds.
   using Function = std::function<Operand(const Index&, const Index&, const Index&, const Index&)>;
 
+  // Everything sees everything.
   MaskMod() = default;  // everything sees everything
+  // Any function of b, h, q and kv that returns a truth value.
   template <class F>
     requires(!std::same_as<F, MaskMod> && detail::ModFunction<F, Index, Index, Index, Index>)
   MaskMod(F function)  // NOLINT: a lambda is a mask

@@ -30,6 +30,7 @@
 
 namespace treadle {
 
+// All ranks of the communicator call it.
 TREADLE_API std::shared_ptr<Exchange> mpi_exchange(MPI_Comm ranks);
 
 }  // namespace treadle

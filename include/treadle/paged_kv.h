@@ -40,10 +40,11 @@
 
 namespace treadle {
 
+// Sizes, order and scales of a cache.
 struct PagedKVOptions {
-  std::int64_t sequences = 0;           // most at a time
-  std::int64_t pages_per_sequence = 0;  // most of one
-  PageOrder order = PageOrder::heads_first;
+  std::int64_t sequences = 0;                // most at a time
+  std::int64_t pages_per_sequence = 0;       // most of one
+  PageOrder order = PageOrder::heads_first;  // of the pools
   // f32, written by append: a scale for each token and head ([pages, key heads, page size], or
   // [pages, page size, key heads] if tokens come first) or for each page and head ([pages, key
   // heads]). Needed for pools of i8.
@@ -89,10 +90,10 @@ class TREADLE_API PagedKV {
   [[nodiscard]] std::int64_t length(std::int64_t slot) const;                 // in tokens
   [[nodiscard]] std::vector<std::int32_t> pages_of(std::int64_t slot) const;  // in their order
 
-  [[nodiscard]] std::int64_t sequences() const;  // in use
-  [[nodiscard]] std::int64_t pages() const;      // of the pools
-  [[nodiscard]] std::int64_t free_pages() const;
-  [[nodiscard]] std::int64_t page_size() const;
+  [[nodiscard]] std::int64_t sequences() const;   // in use
+  [[nodiscard]] std::int64_t pages() const;       // of the pools
+  [[nodiscard]] std::int64_t free_pages() const;  // in no sequence
+  [[nodiscard]] std::int64_t page_size() const;   // in tokens
 
   // The keys of a call over these slots, in this order, as they are now: what is appended, trimmed
   // or freed later is not seen by `table` and `lengths`. May be moved.

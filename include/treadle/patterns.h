@@ -26,15 +26,15 @@ namespace treadle::patterns {
 // The latest keys and, always, the first ones: kv <= q && (q - kv < window || kv < sinks)
 struct SlidingWindow {
   std::int64_t window = 0;  // keys, the query's own position included
-  std::int64_t sinks = 0;
+  std::int64_t sinks = 0;   // keys at the start that stay visible
 };
 TREADLE_API MaskMod sliding_window(const SlidingWindow& pattern);
 
 // Every dilation-th key nearby: |q - kv| < window * dilation && (q - kv) % dilation == 0. With
 // mods::causal(): `window` keys, the query's own position included.
 struct DilatedWindow {
-  std::int64_t window = 0;
-  std::int64_t dilation = 1;
+  std::int64_t window = 0;    // keys, to each side
+  std::int64_t dilation = 1;  // every so many
 };
 TREADLE_API MaskMod dilated_window(const DilatedWindow& pattern);
 
@@ -53,13 +53,13 @@ TREADLE_API MaskMod longformer(const Longformer& pattern);
 // few. The same seed gives the same blocks on every machine. The window is bidirectional, as in
 // BigBird; & mods::causal() for the other kind.
 struct BigBird {
-  std::int64_t length = 0;  // a multiple of block_size
-  std::int64_t heads = 1;   // each has random blocks of its own
-  std::int64_t block_size = 64;
-  std::int64_t reach = 1;   // blocks to each side
-  std::int64_t global = 1;  // blocks at the start
-  std::int64_t random = 3;  // blocks per row
-  std::uint64_t seed = 0;
+  std::int64_t length = 0;       // a multiple of block_size
+  std::int64_t heads = 1;        // each has random blocks of its own
+  std::int64_t block_size = 64;  // positions
+  std::int64_t reach = 1;        // blocks to each side
+  std::int64_t global = 1;       // blocks at the start
+  std::int64_t random = 3;       // blocks per row
+  std::uint64_t seed = 0;        // of the random blocks
 };
 TREADLE_API MaskMod bigbird(const BigBird& pattern);
 
@@ -72,10 +72,10 @@ TREADLE_API MaskMod bigbird(const BigBird& pattern);
 //   start <= j < start + window,  start = clamp(i - window // 2, 0, cells - window)
 //   causal: i - window < j <= i
 struct Axis {
-  std::int64_t length = 0;
-  std::int64_t window = 0;  // window * dilation is at most length
-  std::int64_t dilation = 1;
-  bool causal = false;
+  std::int64_t length = 0;    // cells
+  std::int64_t window = 0;    // window * dilation is at most length
+  std::int64_t dilation = 1;  // every so many
+  bool causal = false;        // whether nobody sees what comes later
 };
 TREADLE_API MaskMod neighborhood(const std::vector<Axis>& axes);
 
@@ -83,14 +83,14 @@ TREADLE_API MaskMod neighborhood(const std::vector<Axis>& axes);
 
 // Blocks of one size: q // size == kv // size
 struct BlockDiagonal {
-  std::int64_t size = 0;
+  std::int64_t size = 0;  // positions
 };
 TREADLE_API MaskMod block_diagonal(const BlockDiagonal& pattern);
 
 // Documents of these lengths, one after the other: id[q] == id[kv]. Positions after the last one
 // fail the call. mods::document takes the ids.
 struct Documents {
-  std::vector<std::int64_t> lengths = {};
+  std::vector<std::int64_t> lengths = {};  // of each, in their order
 };
 TREADLE_API MaskMod documents(const Documents& pattern);
 
@@ -99,6 +99,7 @@ TREADLE_API MaskMod documents(const Documents& pattern);
 // positions inside the sequence:
 //   id_q[q] == id_k[kv] && inner(b, h, q - start_q[q], kv - start_k[kv])
 struct Jagged {
+  // Where the queries of a sequence stand among its keys.
   enum class Align {
     first,  // the first query of a sequence stands at its first key
     last    // the last one at its last key, as when decoding with a cache
@@ -108,12 +109,13 @@ struct Jagged {
   MaskMod inner = {};                       // everything sees everything; mods::causal(), ...
   Align align = Align::first;
 };
+// Throws treadle::Error for ends that do not ascend, or are not as many.
 TREADLE_API MaskMod jagged(const Jagged& pattern);
 
 // A prefix that everybody sees, then causal, for each batch: kv < lengths[b] || q >= kv.
 // mods::prefix_lm takes the lengths as a capture, which may change from call to call.
 struct PrefixLm {
-  std::vector<std::int64_t> lengths = {};
+  std::vector<std::int64_t> lengths = {};  // one for each batch entry
 };
 TREADLE_API MaskMod prefix_lm(const PrefixLm& pattern);
 

@@ -42,18 +42,19 @@ struct PagedKeys {
   ConstView k, v;  // pools
   ConstView
       table;  // [sequences, pages of the longest], i32; entries behind a sequence mean nothing
-  ConstView lengths;  // [sequences], i32 or i64: keys of each
-  PageOrder order = PageOrder::heads_first;
+  ConstView lengths;                         // [sequences], i32 or i64: keys of each
+  PageOrder order = PageOrder::heads_first;  // of the pools
   // f32, what rows of the pool are multiplied with, such as those of 8 bits: a scale for each token and
   // head ([pages, key heads, page size], or [pages, page size, key heads] if tokens come first) or for
   // each page and head ([pages, key heads]). A key is then f32(element) * scale, rounded once.
   std::optional<ConstView> k_scales = {}, v_scales = {};
 };
 
+// What a call of sequences reads.
 struct Sequences {
-  ConstView q;         // [all queries, heads, dim]
-  ConstView q_starts;  // [sequences + 1], i32 or i64
-  std::variant<PackedKeys, PagedKeys> keys;
+  ConstView q;                               // [all queries, heads, dim]
+  ConstView q_starts;                        // [sequences + 1], i32 or i64
+  std::variant<PackedKeys, PagedKeys> keys;  // of all sequences
 };
 
 }  // namespace treadle

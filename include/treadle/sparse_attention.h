@@ -49,10 +49,10 @@ struct BlocksparseArguments {
   std::int64_t heads = 0;                           // has to be given
   std::string attn_mode = "all";                    // all, local, strided or fixed
   std::optional<std::int64_t> local_attn_ctx = {};  // local, strided, fixed
-  std::int64_t blocksize = 32;
-  std::optional<std::int64_t> num_verts = {};  // fixed
-  std::optional<std::int64_t> vertsize = {};   // fixed
-  bool recompute = false;                      // as above
+  std::int64_t blocksize = 32;                      // positions
+  std::optional<std::int64_t> num_verts = {};       // fixed
+  std::optional<std::int64_t> vertsize = {};        // fixed
+  bool recompute = false;                           // as above
 };
 
 // ---- what is made of it ----
@@ -64,9 +64,11 @@ struct BlocksparseArguments {
 // does what was found out about a length, unless Call::layout brings it.
 class TREADLE_API SparseAttention {
  public:
+  // As those of treadle::Attention.
   [[nodiscard]] Forward forward(const Inputs& inputs, const Call& call = {}) const;
   void forward_into(const ForwardViews& results, const Inputs& inputs, const Call& call = {}) const;
 
+  // As those of treadle::Attention.
   [[nodiscard]] Backward backward(const Inputs& inputs, const Saved& saved, const ConstView& dout,
                                   const std::optional<ConstView>& dlse = std::nullopt,
                                   const Call& call = {}) const;
@@ -86,6 +88,7 @@ class TREADLE_API SparseAttention {
   std::shared_ptr<const Made> made_;
 };
 
+// Compiled once for the same arguments. Throws treadle::Error for those that break a rule.
 TREADLE_API SparseAttention attention_impl(const DenseArguments& how);
 TREADLE_API SparseAttention blocksparse_attention(const BlocksparseArguments& how);
 

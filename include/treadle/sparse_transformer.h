@@ -28,8 +28,8 @@ namespace treadle::patterns {
 // How a layout is cut. The length must be a multiple of the size; BlockLayout::check() says which
 // sizes blocksparse has.
 struct Blocks {
-  std::int64_t size = 32;
-  std::int64_t heads = 1;
+  std::int64_t size = 32;  // positions
+  std::int64_t heads = 1;  // of the queries
 };
 
 // ---- all: kv <= q ----

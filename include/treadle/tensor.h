@@ -19,18 +19,21 @@
 
 namespace treadle {
 
+// A tensor that owns its memory.
 class TREADLE_API Tensor {
  public:
   // No elements, rank 1, length 0. A tensor that was moved from is one of these.
   Tensor() = default;
   Tensor(DType dtype, Dims shape);
 
+  // Moves are free; copies are asked for.
   Tensor(Tensor&& other) noexcept = default;
   Tensor& operator=(Tensor&& other) noexcept = default;
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
 
+  // A copy.
   [[nodiscard]] Tensor clone() const;
 
   // Views stay valid when the tensor is moved.
@@ -39,6 +42,7 @@ class TREADLE_API Tensor {
   operator View() & { return held(); }
   operator ConstView() const { return held(); }
 
+  // What it is made of: type, lengths, axes, elements.
   [[nodiscard]] DType dtype() const { return held().dtype(); }
   [[nodiscard]] const Dims& shape() const { return held().shape(); }
   [[nodiscard]] int rank() const { return held().rank(); }

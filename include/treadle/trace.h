@@ -39,6 +39,7 @@ struct Loose;    // a value in which no traced one takes part; internal
 // A traced value of any type.
 class TREADLE_API Value {
  public:
+  // Internal, as all that follows.
   Value(std::shared_ptr<trace::Recorder> recorder, std::int32_t node)
       : recorder_(std::move(recorder)), node_(node) {}
 
@@ -49,6 +50,7 @@ class TREADLE_API Value {
   // A traced value has no truth yet: use where(), && and ||.
   explicit operator bool() const = delete;
 
+  // Internal.
   [[nodiscard]] const std::shared_ptr<trace::Recorder>& recorder() const { return recorder_; }
   [[nodiscard]] std::int32_t node() const { return node_; }
   [[nodiscard]] const std::shared_ptr<const trace::Loose>& loose() const { return loose_; }
@@ -64,31 +66,40 @@ class TREADLE_API Float : public Value {
  public:
   Float(const Value& value);  // NOLINT: implicit, as from int to double
 };
+// An integer of 64 bits, such as a position.
 class TREADLE_API Index : public Value {
  public:
+  // Throws unless the value is an integer.
   explicit Index(const Value& value);
 };
+// A truth value, such as what a mask returns.
 class TREADLE_API Bool : public Value {
  public:
+  // Throws unless the value is a truth value.
   explicit Bool(const Value& value);
 };
+// The score of a pair.
 using Score = Float;
 
 // What may stand beside a traced value: another one, a C++ number, or a captured scalar.
 class TREADLE_API Operand {
  public:
+  // A traced value, a captured number, or a number of C++.
   Operand(const Value& value) : value_(value) {}                          // NOLINT
   Operand(const Capture& scalar);                                         // NOLINT
   Operand(const ConstView& scalar) : Operand(Capture(scalar)) {}          // NOLINT
   Operand(const View& scalar) : Operand(Capture(scalar)) {}               // NOLINT
   Operand(const Tensor& scalar) : Operand(Capture(ConstView(scalar))) {}  // NOLINT
+  // A number of C++, as it is when the mod is traced.
   template <std::floating_point T>
   Operand(T number) : kind_(Kind::real), real_(static_cast<double>(number)) {}  // NOLINT
+  // A number of C++, as it is when the mod is traced.
   template <std::integral T>
   Operand(T number)  // NOLINT
       : kind_(std::same_as<T, bool> ? Kind::boolean : Kind::integer),
         integer_(detail::to_int64(number)) {}
 
+  // Which of them it is, and its value.
   enum class Kind : std::uint8_t { value, real, integer, boolean };
   [[nodiscard]] Kind kind() const { return kind_; }
   [[nodiscard]] const Value& value() const { return value_; }
@@ -170,6 +181,7 @@ TREADLE_API Value load(const Capture& capture, std::initializer_list<Operand> in
     return Result(detail::apply(name, {a, b}));      \
   }
 #define TREADLE_COMMA ,
+// Operators of traced values; what each computes is in docs/ir.md.
 TREADLE_INFIX(+, "add", Operands, detail::Arithmetic<A TREADLE_COMMA B>)
 TREADLE_INFIX(-, "sub", Operands, detail::Arithmetic<A TREADLE_COMMA B>)
 TREADLE_INFIX(*, "mul", Operands, detail::Arithmetic<A TREADLE_COMMA B>)
@@ -194,23 +206,28 @@ TREADLE_INFIX(||, "logical_or", Truths, Bool)
   detail::Choice<A, B> operator symbol(const A & a, const B & b) { \
     return detail::Choice<A, B>(detail::apply_bits(name, {a, b})); \
   }
+// On bools these are the logical operations.
 TREADLE_BITS(&, "bit_and")
 TREADLE_BITS(|, "bit_or")
 TREADLE_BITS(^, "bit_xor")
 #undef TREADLE_BITS
 
+// The number with the other sign.
 template <detail::Traced A>
 detail::Arithmetic<A> operator-(const A& a) {
   return detail::Arithmetic<A>(detail::apply("neg", {a}));
 }
+// The value itself.
 template <detail::Traced A>
 A operator+(const A& a) {
   return a;
 }
+// Whether it is not so.
 template <detail::Truths A>
 Bool operator!(const A& a) {
   return Bool(detail::apply("logical_not", {a}));
 }
+// All bits the other way round; of a bool, whether it is not so.
 template <detail::Whole A>
 detail::Choice<A> operator~(const A& a) {
   return detail::Choice<A>(detail::apply_bits("bit_not", {a}));
@@ -227,6 +244,7 @@ detail::Choice<A> operator~(const A& a) {
   Result name(const A& a, const B& b) {           \
     return Result(detail::apply(#name, {a, b}));  \
   }
+// Functions of traced values; what each computes is in docs/ir.md.
 TREADLE_FUNCTION_1(abs, detail::Arithmetic<A>)
 TREADLE_FUNCTION_1(sign, detail::Arithmetic<A>)
 TREADLE_FUNCTION_2(min, Operands, detail::Arithmetic<A TREADLE_COMMA B>)
@@ -263,6 +281,7 @@ TREADLE_FUNCTION_1(isinf, Bool)
 #undef TREADLE_FUNCTION_2
 #undef TREADLE_COMMA
 
+// The number between low and high that is nearest to a.
 template <class A, class B, class C>
   requires detail::Operands<A, B, C>
 detail::Arithmetic<A, B, C> clamp(const A& a, const B& low, const C& high) {

@@ -7,6 +7,7 @@
 
 namespace treadle {
 
+// Such as "0.1.0".
 TREADLE_API std::string_view version();
 
 }  // namespace treadle

@@ -43,29 +43,36 @@ TREADLE_API std::int64_t checked_offset(const Dims& shape, const Dims& strides, 
 
 }  // namespace detail
 
+// Memory that somebody else owns, as a tensor. View and ConstView are the two kinds.
 template <class Void>
 class BasicView {
  public:
+  // Whether it can only be read.
   static constexpr bool is_const = std::is_const_v<Void>;
   template <class T>
+  // How an element is referred to.
   using Element = std::conditional_t<is_const, const T, T>;
 
   // No data, rank 1, length 0.
   BasicView() = default;
 
+  // Memory of this type, shape and strides; contiguous if none are given.
   BasicView(Void* data, DType dtype, Dims shape, Dims strides)
       : data_(data), dtype_(dtype), shape_(std::move(shape)), strides_(std::move(strides)) {
     detail::check_view(data_, dtype_, shape_, strides_);
   }
 
+  // Contiguous.
   BasicView(Void* data, DType dtype, const Dims& shape)
       : BasicView(data, dtype, shape, contiguous_strides(shape)) {}
 
+  // Of elements of C++; contiguous.
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)
   BasicView(T* data, const Dims& shape)
       : BasicView(data, dtype_of<std::remove_const_t<T>>, shape) {}
 
+  // Of elements of C++, with strides.
   template <class T>
     requires(!std::is_void_v<T> && std::is_convertible_v<T*, Void*>)
   BasicView(T* data, Dims shape, Dims strides)
@@ -80,6 +87,7 @@ class BasicView {
         shape_(other.shape()),
         strides_(other.strides()) {}
 
+  // Where it lies, and what it is made of.
   [[nodiscard]] Void* data() const { return data_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Dims& shape() const { return shape_; }
@@ -111,6 +119,7 @@ class BasicView {
   Dims strides_{1};
 };
 
+// May be written through; ConstView may not.
 using View = BasicView<void>;
 using ConstView = BasicView<const void>;
 
