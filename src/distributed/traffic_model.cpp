@@ -393,7 +393,7 @@ class Model {
 
   // If all key heads are alike, so are the head groups: the first one is looked at.
   Modelled run() {
-    find_first_chunks();
+    find_joining();
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
@@ -411,11 +411,12 @@ class Model {
   }
 
  private:
-  void find_first_chunks();
+  void find_joining();
   void add(std::span<const Piece> of_rank);
   void share_out();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
+  void move_states(const Piece& piece);
   void find_keys(const Alike& some);
   void find_gradients(const Alike& some);
   void add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists);
@@ -439,14 +440,9 @@ class Model {
       }
     }
   }
+  // Or joins.
   [[nodiscard]] bool is_cut(const Piece& piece) const {
     return piece.chunks.count() < chunks_.count();
-  }
-  // Who joins the states of what a cut piece has.
-  [[nodiscard]] int joins(const Piece& piece) const {
-    const auto at =
-        first_.find({piece.pass, piece.leaves.begin, piece.batch.begin, piece.key_heads.begin});
-    return at == first_.end() ? piece.rank : at->second;
   }
   static Traffic& of(std::vector<Traffic>& traffic, int rank) {
     return traffic[static_cast<std::size_t>(rank)];
@@ -476,8 +472,10 @@ class Model {
   int ranks_;
   Range chunks_;
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
-  // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
+  // (pass, leaf, batch entry, key head) of cut leaves: who joins them.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>,
+           std::vector<const Piece*>>
+      joining_;
   int groups_;                              // that are alike
   Peers first_peers_;                       // who sends a rank what it needs
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
@@ -491,11 +489,12 @@ class Model {
   Modelled found_;
 };
 
-void Model::find_first_chunks() {
+void Model::find_joining() {
   for (const Piece& piece : pieces_) {
-    if (!is_cut(piece) || piece.chunks.begin > 0) continue;
+    if (!is_cut(piece) || !piece.chunks.empty() || piece.rank % groups_ != 0) continue;
     for_each_leaf(piece, [&](const Piece& one) {
-      first_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}] = one.rank;
+      joining_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}].push_back(
+          &piece);
     });
   }
 }
@@ -503,11 +502,9 @@ void Model::find_first_chunks() {
 void Model::add(std::span<const Piece> of_rank) {
   for (const Piece& piece : of_rank) {
     count_pairs(piece);
-    if (is_cut(piece)) {
-      for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
-    } else {
-      move_rows(piece);
-    }
+    move_rows(piece);
+    if (is_cut(piece) && !piece.chunks.empty())
+      for_each_leaf(piece, [&](const Piece& one) { move_states(one); });
   }
   first_rank_ = of_rank.front().rank;
   keys_moved_ = sums_moved_ = {};
@@ -547,28 +544,17 @@ void Model::move_rows(const Piece& piece) {
       terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
   const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
   const std::int64_t q = call_.dim * call_.query_bytes;
-  const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
-  const int joins = cut ? this->joins(piece) : piece.rank;
-  if (joins != piece.rank) {
-    last_peers_.add_join(piece.rank, joins);
-    gradient_peers_.add_join(piece.rank, joins);
-  }
+  const bool joins = cut && piece.chunks.empty();
   const auto move = [&](const RowsOfRank& rows) {
     const std::int64_t count = rows.rows * lists;
-    send_to_part(forward_, rows.rank, piece.rank, count * q);
-    send_to_part(backward_, rows.rank, piece.rank,
-                 count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-    first_peers_.add(piece.rank, rows.rank);
-    if (joins != piece.rank) {
-      // Group by group.
-      const auto to = [&](Book& book, std::int64_t bytes) {
-        of(book.parts, piece.rank / groups_).sent += bytes;
-        of(book.parts, joins / groups_).received += bytes;
-      };
-      to(forward_, count * states * state);
-      to(backward_, count * states * call_.dim * float_bytes);
-      return;
+    if (!joins) {
+      send_to_part(forward_, rows.rank, piece.rank, count * q);
+      send_to_part(backward_, rows.rank, piece.rank,
+                   count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+      first_peers_.add(piece.rank, rows.rank);
     }
+    // It meets others'.
+    if (cut && !joins) return;
     send_from_part(forward_, piece.rank, rows.rank, count * out);
     send_from_part(backward_, piece.rank, rows.rank, count * dq);
     last_peers_.add(piece.rank, rows.rank);
@@ -582,6 +568,31 @@ void Model::move_rows(const Piece& piece) {
   }
   for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
     for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
+}
+
+// Of one batch entry and key head of a cut leaf, to who joins them.
+void Model::move_states(const Piece& piece) {
+  const layout::Tiles& tiles = problem_.tiles[static_cast<std::size_t>(piece.pass)];
+  const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
+  for (const Piece* joins :
+       joining_.at({piece.pass, piece.leaves.begin, piece.batch.begin, piece.key_heads.begin})) {
+    if (joins->rank == piece.rank) continue;
+    std::int64_t rows = 0;
+    const std::int64_t end = std::min(joins->tiles.end, piece.tiles.end);
+    for (std::int64_t tile = std::max(joins->tiles.begin, piece.tiles.begin); tile < end; ++tile)
+      rows += tiles.size(tile);
+    if (rows == 0) continue;
+    last_peers_.add_join(piece.rank, joins->rank);
+    gradient_peers_.add_join(piece.rank, joins->rank);
+    // Group by group.
+    const auto to = [&](Book& book, std::int64_t numbers) {
+      const std::int64_t bytes = rows * call_.per_key_head * states * numbers * state_bytes;
+      of(book.parts, piece.rank / groups_).sent += bytes;
+      of(book.parts, joins->rank / groups_).received += bytes;
+    };
+    to(forward_, call_.value_dim + state_numbers);
+    to(backward_, call_.dim);
+  }
 }
 
 std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
