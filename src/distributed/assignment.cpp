@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "distributed/deal.h"
 #include "distributed/homes.h"
+#include "distributed/joining.h"
 #include "distributed/traffic_model.h"
 #include "plan/chunks.h"
 
@@ -85,6 +86,34 @@ void join(std::vector<Piece>& pieces, std::int64_t chunks) {
   std::ranges::sort(pieces, {}, order);
 }
 
+void add_tiles(std::vector<Piece>& pieces, const Problem& problem) {
+  const std::int64_t chunks = plan::chunks_of(problem.call.keys).count();
+  for (Piece& piece : pieces) {
+    const auto pass = static_cast<std::size_t>(piece.pass);
+    piece.tiles =
+        tiles_of(piece.leaves, problem.tiles[pass].count(), problem.call.tiles_per_leaf[pass]);
+    if (piece.chunks.count() == chunks || piece.chunks.begin == 0) continue;
+    const PassWork& work = problem.passes[pass];
+    Range seen{piece.tiles.count(), 0};
+    for (std::int64_t b = piece.batch.begin; b < piece.batch.end; ++b) {
+      for (std::int64_t h = piece.key_heads.begin; h < piece.key_heads.end; ++h) {
+        const auto of_chunks = work.tiles_of(work.list(piece.leaves.begin, b, h));
+        for (std::int64_t chunk = piece.chunks.begin; chunk < piece.chunks.end; ++chunk) {
+          const PassWork::TileSpan& span = of_chunks[static_cast<std::size_t>(chunk)];
+          if (span.begin == span.end) continue;
+          seen.begin = std::min<std::int64_t>(seen.begin, span.begin);
+          seen.end = std::max<std::int64_t>(seen.end, span.end);
+        }
+      }
+    }
+    if (seen.empty()) seen = {0, 0};
+    // Sums over queries go through the tiles of half a leaf at once (plan::tiles_per_leaf), so it begins with one.
+    const std::int64_t half = std::max<std::int64_t>(problem.call.tiles_per_leaf[pass] / 2, 1);
+    seen.begin -= seen.begin % half;
+    piece.tiles = {piece.tiles.begin + seen.begin, piece.tiles.begin + seen.end};
+  }
+}
+
 class Planner {
  public:
   explicit Planner(const Problem& problem)
@@ -149,6 +178,9 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
       }
       std::vector<Piece> some(pieces.begin() + static_cast<std::ptrdiff_t>(before), pieces.end());
       join(some, chunks_.count());
+      add_tiles(some, problem_);
+      add_joining(some, chunks_.count(), problem_.tiles, call.tiles_per_leaf,
+                  mean_rows(call, problem_.ranks()));
       pieces.resize(before);
       pieces.insert(pieces.end(), some.begin(), some.end());
       continue;
@@ -162,36 +194,10 @@ std::vector<Piece> Planner::pieces(int groups, Route route) const {
       pieces.push_back(piece);
     }
   }
-  std::ranges::stable_sort(pieces, {}, &Piece::rank);
+  std::ranges::stable_sort(pieces, {}, [](const Piece& piece) {
+    return std::tuple(piece.rank, piece.pass, piece.leaves.begin);
+  });
   return pieces;
-}
-
-void add_tiles(std::vector<Piece>& pieces, const Problem& problem) {
-  const std::int64_t chunks = plan::chunks_of(problem.call.keys).count();
-  for (Piece& piece : pieces) {
-    const auto pass = static_cast<std::size_t>(piece.pass);
-    piece.tiles =
-        tiles_of(piece.leaves, problem.tiles[pass].count(), problem.call.tiles_per_leaf[pass]);
-    if (piece.chunks.count() == chunks || piece.chunks.begin == 0) continue;
-    const PassWork& work = problem.passes[pass];
-    Range seen{piece.tiles.count(), 0};
-    for (std::int64_t b = piece.batch.begin; b < piece.batch.end; ++b) {
-      for (std::int64_t h = piece.key_heads.begin; h < piece.key_heads.end; ++h) {
-        const auto of_chunks = work.tiles_of(work.list(piece.leaves.begin, b, h));
-        for (std::int64_t chunk = piece.chunks.begin; chunk < piece.chunks.end; ++chunk) {
-          const PassWork::TileSpan& span = of_chunks[static_cast<std::size_t>(chunk)];
-          if (span.begin == span.end) continue;
-          seen.begin = std::min<std::int64_t>(seen.begin, span.begin);
-          seen.end = std::max<std::int64_t>(seen.end, span.end);
-        }
-      }
-    }
-    if (seen.empty()) seen = {0, 0};
-    // Sums over queries go through the tiles of half a leaf at once (plan::tiles_per_leaf), so it begins with one.
-    const std::int64_t half = std::max<std::int64_t>(problem.call.tiles_per_leaf[pass] / 2, 1);
-    seen.begin -= seen.begin % half;
-    piece.tiles = {piece.tiles.begin + seen.begin, piece.tiles.begin + seen.end};
-  }
 }
 
 // One rank has everything, a pass at a time.
@@ -235,8 +241,12 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
     for (const Route route : {Route::transport, Route::stream}) {
       if (problem.ranks() == 1 && route == Route::stream) continue;
       Looked one;
-      one.pieces = problem.ranks() == 1 ? all_of(problem) : planner.pieces(groups, route);
-      add_tiles(one.pieces, problem);
+      if (problem.ranks() == 1) {
+        one.pieces = all_of(problem);
+        add_tiles(one.pieces, problem);
+      } else {
+        one.pieces = planner.pieces(groups, route);
+      }
       one.modelled = model(problem, one.pieces, groups);
       one.modelled.candidate.head_groups = groups;
       one.modelled.candidate.route = route;

@@ -23,16 +23,16 @@ namespace treadle::distributed {
 
 // Some leaves of a pass, for some batch entries and key heads, against some chunks of the keys. All pieces
 // together are everything once, except that of a cut leaf chunks in which it looks at nothing may be
-// missing, but never the first of all. What pieces of a cut leaf find meets at the rank that has its first
-// chunk, head by head.
+// missing, but never the first of all. What pieces of a cut leaf find meets, tile by tile, at pieces of it that have no
+// chunks: those of an entry and a head have each of its tiles once.
 struct Piece {
   int rank = 0;
   std::int64_t pass = 0;
   layout::Range leaves, batch, key_heads;
-  layout::Range chunks;  // of all keys, counted from 0; fewer than all: the piece is cut
+  layout::Range chunks;  // of all keys, counted from 0; fewer than all: the piece is cut, or joins
   // Of the pass: those of its leaves, or of a piece that is cut and does not have the first chunk,
-  // from the half of the leaf with the first to the last that looks at its chunks. A cut piece has one
-  // leaf.
+  // from the half of the leaf with the first to the last that looks at its chunks; or those that meet at it. A piece
+  // that is cut or joins has one leaf.
   layout::Range tiles = {};
 
   bool operator==(const Piece&) const = default;

@@ -85,7 +85,6 @@ Tensor delta_of(const Given& given, const Plan::Held& held, const base::Workers&
 struct BackwardRoom {
   PackedRows q, dout, lse, delta;
   std::vector<PackedRows> dq;  // slice by slice
-  PackedRows joined;           // of a cut leaf's first part, if that is complete
 };
 
 // Where rows of dK and dV for their owners begin.
@@ -196,7 +195,7 @@ class BackwardRun {
     for (Mail::Message& message : out_->sends) {
       std::byte* to = message.bytes.data();
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-        if (!held_.parts[p].later)
+        if (!held_.parts[p].cut)
           take_packed(dq_of(p), held_.parts[p].from[static_cast<std::size_t>(message.rank)], to);
         to = aligned(to);
       }
@@ -268,7 +267,6 @@ class BackwardRun {
       for (PackedRows* rows : {&room.q, &room.dout, &room.lse, &room.delta})
         all.push_back(rows->release());
       for (PackedRows& dq : room.dq) all.push_back(dq.release());
-      all.push_back(room.joined.release());
     }
     in_.release(all);
     meet_->release(all);
@@ -305,13 +303,13 @@ class BackwardRun {
       const auto make = [&](DType type, const Dims& shape) {
         return PackedRows(held_.spare_backward, type, shape);
       };
+      for (std::int64_t s = 0; s < part.slice_count(); ++s)
+        room.dq.push_back(make(part.states ? compute : held_.q, {b, h, rows, held_.sizes.dim}));
+      if (part.joins) continue;
       room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
       room.dout = make(held_.q, {b, h, rows, held_.sizes.value_dim});
       room.lse = make(compute, {b, h, rows});
       room.delta = make(compute, {b, h, rows});
-      for (std::int64_t s = 0; s < part.slice_count(); ++s)
-        room.dq.push_back(make(part.states ? compute : held_.q, {b, h, rows, held_.sizes.dim}));
-      if (part.final && part.cut) room.joined = make(held_.q, {b, h, rows, held_.sizes.dim});
       const auto& mine = part.from[static_cast<std::size_t>(held_.rank())];
       const auto pack_all = [&](const PackedRows& to, const ConstView& from) {
         pack_rows(to.view(), from, own.begin, part.piece.batch, heads, mine, facts_.workers);
@@ -354,7 +352,7 @@ class BackwardRun {
       pack(needs, own_keys_, message.bytes.data());
       std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
       for (const Away& away : held_.away) {
-        if (away.rank != message.rank) continue;
+        if (away.rank != message.rank || away.shape.joins) continue;
         const Range heads = away.shape.heads(held_.per_key_head());
         const ConstView delta = delta_;
         for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
@@ -379,6 +377,7 @@ class BackwardRun {
       in_.await(rank);
       const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
+        if (held_.parts[p].joins) continue;
         BackwardRoom& room = rooms_[p];
         for (const PackedRows* to : {&room.q, &room.dout, &room.lse, &room.delta})
           put_packed(to->view(), held_.parts[p].from[rank], from);
@@ -459,62 +458,52 @@ class BackwardRun {
   }
 
   // What a part has for the owners of its rows.
-  [[nodiscard]] const View& dq_of(std::size_t p) const {
-    const Part& part = held_.parts[p];
-    return part.final && part.cut ? rooms_[p].joined.view() : rooms_[p].dq.front().view();
-  }
+  [[nodiscard]] const View& dq_of(std::size_t p) const { return rooms_[p].dq.front().view(); }
 
   // As in a forward.
   void meet() {
     for (Mail::Message& message : meet_->sends) {
       std::byte* to = message.bytes.data();
       for (const Meeting& meeting : held_.meetings)
-        if (meeting.later_rank == held_.rank() && meeting.first_rank == message.rank)
-          for (const PackedRows& dq : rooms_[meeting.later].dq)
-            take_meeting(meeting, dq.view(), to);
+        if (meeting.cut_rank == held_.rank() && meeting.joining_rank == message.rank)
+          for (const PackedRows& dq : rooms_[meeting.cut].dq) take_meeting(meeting, dq.view(), to);
     }
     if (!held_.meetings.empty()) {
       meet_->start();
       meet_->finish();
     }
     for (std::size_t p = 0; p < held_.parts.size(); ++p)
-      if (held_.parts[p].cut && !held_.parts[p].later) join_met(p);
+      if (held_.parts[p].joins) join_met(p);
   }
 
   void join_met(std::size_t p) {
     const Part& part = held_.parts[p];
     const backend::Sizes sizes = part.sizes(held_.sizes);
-    const View& own = rooms_[p].dq.front().view();
-    const RowRun all_rows{0, 1, part.rows(), 0};
-    std::vector<FoundRows> found{{.batch = sizes.batch,
-                                  .heads = sizes.heads,
-                                  .runs = std::span(&all_rows, 1),
-                                  .stride = part.rows(),
-                                  .sums = own.data()}};
+    std::vector<FoundRows> found;
     std::deque<RowRun> runs;
     const std::int64_t row =
         held_.sizes.dim * static_cast<std::int64_t>(size_of(held_.sizes.compute));
     std::map<int, const std::byte*> at;
     for (const Mail::Message& message : meet_->receives) at[message.rank] = message.bytes.data();
     for (const Meeting& meeting : held_.meetings) {
-      if (meeting.first_rank != held_.rank()) continue;
-      const bool here = meeting.later_rank == held_.rank();
+      if (meeting.joining_rank != held_.rank()) continue;
+      const bool here = meeting.cut_rank == held_.rank();
       for (std::int64_t s = 0; s < meeting.slices; ++s) {
-        const std::byte* from = at[meeting.later_rank];
-        if (!here) at[meeting.later_rank] += meeting.count() * row;
-        if (meeting.first != p) continue;
+        const std::byte* from = at[meeting.cut_rank];
+        if (!here) at[meeting.cut_rank] += meeting.count() * row;
+        if (meeting.joining != p) continue;
         runs.push_back(meeting.rows);
         if (!here) runs.back().row = 0;
         const std::span<const RowRun> one(&runs.back(), 1);
-        found.push_back(here ? met_in_part(meeting, s, held_.parts[meeting.later].rows(), one)
+        found.push_back(here ? met_in_part(meeting, s, held_.parts[meeting.cut].rows(), one)
                              : met_in_message(meeting, s, one));
         found.back().sums =
-            here ? rooms_[meeting.later].dq[static_cast<std::size_t>(s)].view().data() : from;
+            here ? rooms_[meeting.cut].dq[static_cast<std::size_t>(s)].view().data() : from;
       }
     }
     // Complete, or one of several terms, which their owner scales.
-    join_gradients({{found, part.rows()}, part.final ? facts_.scale : 1.0}, sizes,
-                   part.final ? rooms_[p].joined.view() : own, facts_.workers.unstoppable());
+    join_gradients({{found, part.rows()}, part.final ? facts_.scale : 1.0}, sizes, dq_of(p),
+                   facts_.workers.unstoppable());
   }
 
   void deliver_dq(const View& dq) {
@@ -533,7 +522,7 @@ class BackwardRun {
                     facts_.workers.unstoppable());
         continue;
       }
-      if (!part.later)
+      if (!part.cut)
         found.push_back({part.piece.pass, 0, part.piece.batch, heads, rows, part.rows(), nullptr,
                          nullptr, rooms_[p].dq.front().view().data()});
     }
@@ -542,7 +531,7 @@ class BackwardRun {
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
         const PartShape& shape = away.shape;
-        if (shape.later) continue;
+        if (shape.cut) continue;
         const Range heads = shape.heads(held_.per_key_head());
         if (shape.final) {
           put_rows(dq, own.begin, shape.piece.batch, heads, away.rows, at);

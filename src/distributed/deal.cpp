@@ -449,8 +449,8 @@ double Costs::for_each_list(const Box& box, const Each& each) const {
   for (std::int64_t b = batch.begin; b < batch.end; ++b)
     for (std::int64_t head = heads.begin; head < heads.end; ++head)
       each(work.list(box.leaf, b, head));
-  const std::int64_t times =
-      box.batch.count() / batch.count() * (box.key_heads.count() / heads.count());
+  const std::int64_t times = (work.batch_lists == 1 ? box.batch.count() : 1) *
+                             (work.head_lists == 1 ? box.key_heads.count() : 1);
   return static_cast<double>(times);
 }
 

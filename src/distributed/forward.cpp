@@ -4,7 +4,7 @@
 //   in        rows of keys to who looks at them, rows of queries to who computes them
 //   compute   own parts batch by batch, and between them those with rows of others, as they come; tasks wait for the
 //             keys they look at
-//   meet      states of parts of cut leaves at the part that has the leaf's first chunk
+//   meet      states of parts of cut leaves at the parts that join them
 //   out       results, or states of one of several terms, to the owner of the rows as soon as all of its are done
 //   end       all ranks say what has become of it; then rows are joined and written
 //
@@ -133,7 +133,7 @@ class ForwardRun {
                       facts_.workers.unstoppable());
         continue;
       }
-      if (part.later) continue;
+      if (part.cut) continue;
       const run::StateViews& views = room.states.front().views;
       found.push_back({part.piece.pass, 0, part.piece.batch, heads, rows, part.rows(),
                        views.maximum, views.weight, views.sums});
@@ -143,7 +143,7 @@ class ForwardRun {
       for (const Away& away : held_.away) {
         if (away.rank != message.rank) continue;
         const PartShape& shape = away.shape;
-        if (shape.later) continue;
+        if (shape.cut) continue;
         const Range heads = shape.heads(held_.per_key_head());
         if (shape.final) {
           put_rows(results.out, own.begin, shape.piece.batch, heads, away.rows, at);
@@ -186,7 +186,7 @@ class ForwardRun {
       const auto make = [&](DType type, const Dims& shape) {
         return PackedRows(held_.spare_forward, type, shape);
       };
-      room.q = make(held_.q, {b, h, rows, held_.sizes.dim});
+      room.q = make(held_.q, {b, h, part.joins ? 0 : rows, held_.sizes.dim});
       room.out = make(held_.q, {b, h, part.final ? rows : 0, held_.sizes.value_dim});
       if (part.final && lse_) room.lse = make(compute, {b, h, rows});
       if (part.final && max_) room.max = make(compute, {b, h, rows});
@@ -250,12 +250,13 @@ class ForwardRun {
       pack(needs, own_keys_, message.bytes.data());
       std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
       for (const Away& away : held_.away)
-        if (away.rank == message.rank)
+        if (away.rank == message.rank && !away.shape.joins)
           take_rows(q_.view(), own.begin, away.shape.piece.batch,
                     away.shape.heads(held_.per_key_head()), away.rows, to);
     });
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
+      if (part.joins) continue;
       pack_rows(rooms_[p].q.view(), q_.view(), own.begin, part.piece.batch,
                 part.heads(held_.per_key_head()), part.from[static_cast<std::size_t>(held_.rank())],
                 facts_.workers);
@@ -301,20 +302,22 @@ class ForwardRun {
     const auto at = static_cast<std::size_t>(rank);
     if (rank == held_.rank() || !taken_.insert({p, rank}).second) return;
     const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
-    for (std::size_t before = 0; before < p; ++before)
+    for (std::size_t before = 0; before < p; ++before) {
+      if (held_.parts[before].joins) continue;
       from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
               RowBytes().add(held_.q, held_.sizes.dim).sum;
+    }
     put_packed(rooms_[p].q.view(), held_.parts[p].from[at], from);
   }
 
-  // What parts of cut leaves found, at those that have the first chunks, which join it.
+  // What parts of cut leaves found, at those that join it.
   void meet() {
     if (met_) return;
     for (Mail::Message& message : meet_.sends) {
       std::byte* to = message.bytes.data();
       for (const Meeting& meeting : held_.meetings) {
-        if (meeting.later_rank != held_.rank() || meeting.first_rank != message.rank) continue;
-        for (const ForwardRoom::State& state : rooms_[meeting.later].states)
+        if (meeting.cut_rank != held_.rank() || meeting.joining_rank != message.rank) continue;
+        for (const ForwardRoom::State& state : rooms_[meeting.cut].states)
           for (const PackedRows* rows : {&state.maximum, &state.weight, &state.sums})
             take_meeting(meeting, rows->view(), to);
       }
@@ -324,7 +327,7 @@ class ForwardRun {
       meet_.finish();
     }
     for (std::size_t p = 0; p < held_.parts.size(); ++p)
-      if (held_.parts[p].cut && !held_.parts[p].later) join_met(p);
+      if (held_.parts[p].joins) join_met(p);
     met_ = true;
   }
 
@@ -332,36 +335,28 @@ class ForwardRun {
     const Part& part = held_.parts[p];
     const backend::Sizes sizes = part.sizes(held_.sizes);
     ForwardRoom& room = rooms_[p];
-    const run::StateViews& own = room.states.front().views;
-    const RowRun all_rows{0, 1, part.rows(), 0};
-    std::vector<FoundRows> found{{.batch = sizes.batch,
-                                  .heads = sizes.heads,
-                                  .runs = std::span(&all_rows, 1),
-                                  .stride = part.rows(),
-                                  .maximum = own.maximum,
-                                  .weight = own.weight,
-                                  .sums = own.sums}};
+    std::vector<FoundRows> found;
     std::deque<RowRun> runs;
     const auto size = static_cast<std::int64_t>(size_of(held_.sizes.compute));
     std::map<int, const std::byte*> at;
     for (const Mail::Message& message : meet_.receives) at[message.rank] = message.bytes.data();
     for (const Meeting& meeting : held_.meetings) {
-      if (meeting.first_rank != held_.rank()) continue;
-      const bool here = meeting.later_rank == held_.rank();
+      if (meeting.joining_rank != held_.rank()) continue;
+      const bool here = meeting.cut_rank == held_.rank();
       for (std::int64_t s = 0; s < meeting.slices; ++s) {
         RowRun run = meeting.rows;
         if (!here) run.row = 0;
-        const std::byte*& from = at[meeting.later_rank];
+        const std::byte*& from = at[meeting.cut_rank];
         const std::byte *maximum = from, *weight = maximum + meeting.count() * size,
                         *sums = weight + meeting.count() * size;
         if (!here) from = sums + meeting.count() * size * held_.sizes.value_dim;
-        if (meeting.first != p) continue;
+        if (meeting.joining != p) continue;
         runs.push_back(run);
         const std::span<const RowRun> one(&runs.back(), 1);
         if (here) {
-          found.push_back(met_in_part(meeting, s, held_.parts[meeting.later].rows(), one));
+          found.push_back(met_in_part(meeting, s, held_.parts[meeting.cut].rows(), one));
           const run::StateViews& views =
-              rooms_[meeting.later].states[static_cast<std::size_t>(s)].views;
+              rooms_[meeting.cut].states[static_cast<std::size_t>(s)].views;
           found.back().maximum = views.maximum;
           found.back().weight = views.weight;
           found.back().sums = views.sums;
@@ -381,8 +376,8 @@ class ForwardRun {
     join_states({found, part.rows()}, sizes,
                 facts_.sinks.empty() ? std::span<const double>()
                                      : std::span(facts_.sinks).subspan(first, heads),
-                facts_.dropout ? facts_.dropout->scale : 1.0, views, part.final ? nullptr : &own,
-                facts_.workers.unstoppable());
+                facts_.dropout ? facts_.dropout->scale : 1.0, views,
+                part.final ? nullptr : &room.states.front().views, facts_.workers.unstoppable());
   }
 
   // Sends to the ranks of whose rows there are none in work that is still to be done. Before that nothing may be sent
@@ -393,9 +388,7 @@ class ForwardRun {
       const auto rank = static_cast<std::size_t>(message.rank);
       const bool waits = std::ranges::any_of(
           left, [&](const Work& work) { return !held_.parts[work.part].from[rank].empty(); });
-      const auto meets = [&](const Part& part) {
-        return part.cut && !part.later && !part.from[rank].empty();
-      };
+      const auto meets = [&](const Part& part) { return part.joins && !part.from[rank].empty(); };
       // Messages between two ranks arrive in the order in which they were sent.
       const bool meets_there =
           std::ranges::find(meet_.sends, message.rank, &Mail::Message::rank) != meet_.sends.end();
@@ -410,7 +403,7 @@ class ForwardRun {
           if (lse_) take_packed(room.lse.view(), runs, to);
           if (max_) take_packed(room.max.view(), runs, to);
         }
-        if (!held_.parts[p].final && !held_.parts[p].later)
+        if (!held_.parts[p].final && !held_.parts[p].cut)
           for (const PackedRows* rows : {&room.states.front().maximum, &room.states.front().weight,
                                          &room.states.front().sums})
             take_packed(rows->view(), runs, to);

@@ -20,11 +20,11 @@ std::vector<Meeting> find_meetings(std::span<const Piece> pieces,
                                    std::int64_t per_key_head, int rank) {
   // Numbers of pieces among those of their rank, and the cut ones.
   std::map<int, std::size_t> parts_of;
-  std::vector<std::size_t> numbers, first, later;
+  std::vector<std::size_t> numbers, joining, cut;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     numbers.push_back(parts_of[pieces[i].rank]++);
     if (pieces[i].chunks == chunks) continue;
-    (pieces[i].chunks.begin == chunks.begin ? first : later).push_back(i);
+    (pieces[i].chunks.empty() ? joining : cut).push_back(i);
   }
   std::map<std::size_t, PartShape> shapes;
   const auto shape = [&](std::size_t i) -> const PartShape& {
@@ -34,61 +34,61 @@ std::vector<Meeting> find_meetings(std::span<const Piece> pieces,
                : shapes.emplace(i, shape_of(pieces[i], passes, chunks)).first->second;
   };
   std::vector<Meeting> all;
-  for (const std::size_t l : later) {
-    for (const std::size_t f : first) {
-      const Piece &a = pieces[l], &b = pieces[f];
+  for (const std::size_t c : cut) {
+    for (const std::size_t j : joining) {
+      const Piece &a = pieces[c], &b = pieces[j];
       if ((a.rank != rank && b.rank != rank) || a.pass != b.pass) continue;
       const Range batch = common(a.batch, b.batch), key_heads = common(a.key_heads, b.key_heads);
       if (batch.empty() || key_heads.empty() || common(a.leaves, b.leaves).empty()) continue;
-      const PartShape &of_later = shape(l), &of_first = shape(f);
-      const Range tiles = common(of_later.numbers, of_first.numbers);
+      const PartShape &of_cut = shape(c), &joins = shape(j);
+      const Range tiles = common(of_cut.numbers, joins.numbers);
       if (tiles.empty()) continue;
       const auto row = [&](const PartShape& part, std::int64_t tile) {
         return part.tiles.row(tile - part.numbers.begin, 0);
       };
       const std::int64_t last = tiles.end - 1;
-      const std::int64_t count = row(of_later, last) +
-                                 of_later.tiles.size(last - of_later.numbers.begin) -
-                                 row(of_later, tiles.begin);
-      all.push_back({.later_rank = a.rank,
-                     .first_rank = b.rank,
-                     .later = numbers[l],
-                     .first = numbers[f],
+      const std::int64_t count = row(of_cut, last) +
+                                 of_cut.tiles.size(last - of_cut.numbers.begin) -
+                                 row(of_cut, tiles.begin);
+      all.push_back({.cut_rank = a.rank,
+                     .joining_rank = b.rank,
+                     .cut = numbers[c],
+                     .joining = numbers[j],
                      .chunk = a.chunks.begin,
-                     .slices = of_later.slice_count(),
+                     .slices = of_cut.slice_count(),
                      .batch = batch,
                      .heads = {key_heads.begin * per_key_head, key_heads.end * per_key_head},
-                     .rows = {row(of_first, tiles.begin), 1, count, row(of_later, tiles.begin)},
-                     .later_batch = a.batch,
-                     .later_heads = of_later.heads(per_key_head),
-                     .first_batch = b.batch,
-                     .first_heads = of_first.heads(per_key_head)});
+                     .rows = {row(joins, tiles.begin), 1, count, row(of_cut, tiles.begin)},
+                     .cut_batch = a.batch,
+                     .cut_heads = of_cut.heads(per_key_head),
+                     .joining_batch = b.batch,
+                     .joining_heads = joins.heads(per_key_head)});
     }
   }
   return all;
 }
 
-void take_meeting(const Meeting& meeting, const ConstView& of_later, std::byte*& to) {
+void take_meeting(const Meeting& meeting, const ConstView& of_cut, std::byte*& to) {
   const RowRun run{meeting.rows.row, 1, meeting.rows.count, 0};
-  take_rows(of_later, 0, shifted(meeting.batch, meeting.later_batch.begin),
-            shifted(meeting.heads, meeting.later_heads.begin), std::span(&run, 1), to);
+  take_rows(of_cut, 0, shifted(meeting.batch, meeting.cut_batch.begin),
+            shifted(meeting.heads, meeting.cut_heads.begin), std::span(&run, 1), to);
 }
 
 FoundRows met_in_message(const Meeting& meeting, std::int64_t slice, std::span<const RowRun> runs) {
   return {.chunk = meeting.chunk + slice,
-          .batch = shifted(meeting.batch, meeting.first_batch.begin),
-          .heads = shifted(meeting.heads, meeting.first_heads.begin),
+          .batch = shifted(meeting.batch, meeting.joining_batch.begin),
+          .heads = shifted(meeting.heads, meeting.joining_heads.begin),
           .runs = runs,
           .stride = meeting.rows.count};
 }
 
-FoundRows met_in_part(const Meeting& meeting, std::int64_t slice, std::int64_t later_rows,
+FoundRows met_in_part(const Meeting& meeting, std::int64_t slice, std::int64_t cut_rows,
                       std::span<const RowRun> runs) {
   return {.chunk = meeting.chunk + slice,
-          .batch = shifted(meeting.later_batch, meeting.first_batch.begin),
-          .heads = shifted(meeting.later_heads, meeting.first_heads.begin),
+          .batch = shifted(meeting.cut_batch, meeting.joining_batch.begin),
+          .heads = shifted(meeting.cut_heads, meeting.joining_heads.begin),
           .runs = runs,
-          .stride = later_rows};
+          .stride = cut_rows};
 }
 
 }  // namespace treadle::distributed

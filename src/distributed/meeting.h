@@ -1,6 +1,6 @@
-// Meetings: of a cut leaf, what parts with later chunks of its keys find goes to the part that has the first chunk,
-// which joins it in order and sends the joined rows home. So their owner, who may have many such leaves, gets each row
-// once.
+// Meetings: of a cut leaf, what parts with some chunks of its keys find goes to parts that join it in order, some tiles
+// each, and send the joined rows home. So their owner, who may have many such leaves, gets each row once, and where
+// many chunks are apart nobody gets the states of all of them.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace treadle::distributed {
 
-// What two parts have in common, the later one and the first.
+// What two parts have in common, a cut one and one that joins.
 struct Meeting {
-  int later_rank = 0, first_rank = 0;
-  std::size_t later = 0, first = 0;    // of the parts of those ranks
-  std::int64_t chunk = 0, slices = 1;  // of the later part
+  int cut_rank = 0, joining_rank = 0;
+  std::size_t cut = 0, joining = 0;    // of the parts of those ranks
+  std::int64_t chunk = 0, slices = 1;  // of the cut part
   layout::Range batch, heads;          // of queries, counted in the whole call
-  RowRun rows;  // packed ones: `position` in the first part, `row` in the later one
-  layout::Range later_batch, later_heads, first_batch, first_heads;  // all of each part's
+  RowRun rows;  // packed ones: `position` in the part that joins, `row` in the cut one
+  layout::Range cut_batch, cut_heads, joining_batch, joining_heads;  // all of each part's
 
   // Rows of a slice.
   [[nodiscard]] std::int64_t count() const { return batch.count() * heads.count() * rows.count; }
@@ -33,12 +33,12 @@ std::vector<Meeting> find_meetings(std::span<const Piece> pieces,
                                    const std::vector<PassPlan>& passes, layout::Range chunks,
                                    std::int64_t per_key_head, int rank);
 
-// Copies what the later part has of them: a tensor [batch, heads, rows, ...] of the part.
-void take_meeting(const Meeting& meeting, const ConstView& of_later, std::byte*& to);
+// Copies what the cut part has of them: a tensor [batch, heads, rows, ...] of the part.
+void take_meeting(const Meeting& meeting, const ConstView& of_cut, std::byte*& to);
 
-// Of one of its slices, as the first part sees it: where it lies in a message, or in the later part itself.
+// Of one of its slices, as the part that joins sees it: where it lies in a message, or in the cut part itself.
 FoundRows met_in_message(const Meeting& meeting, std::int64_t slice, std::span<const RowRun> runs);
-FoundRows met_in_part(const Meeting& meeting, std::int64_t slice, std::int64_t later_rows,
+FoundRows met_in_part(const Meeting& meeting, std::int64_t slice, std::int64_t cut_rows,
                       std::span<const RowRun> runs);
 
 }  // namespace treadle::distributed

@@ -57,10 +57,11 @@ PartShape shape_of(const Piece& piece, const std::vector<PassPlan>& passes, Rang
   const Range tiles = piece.tiles.empty() ? tiles_of(piece.leaves, pass) : piece.tiles;
   shape.tiles = pass.tiles.some(std::span(&tiles, 1));
   shape.numbers = tiles;
-  shape.cut = piece.chunks != chunks;
-  shape.later = shape.cut && piece.chunks.begin > chunks.begin;
+  shape.joins = piece.chunks.empty() && !chunks.empty();
+  shape.cut = piece.chunks != chunks && !shape.joins;
+  shape.first = piece.chunks.begin == chunks.begin;
   shape.states = shape.cut || passes.size() > 1;
-  shape.final = !shape.later && passes.size() == 1;
+  shape.final = !shape.states;
   return shape;
 }
 
@@ -83,7 +84,9 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   static_cast<PartShape&>(part) = shape;
   for (int r = 0; r < queries.ranks(); ++r)
     part.from.push_back(runs_in(part.tiles, {queries.begin(r), queries.end(r)}));
-  part.own = rows_of(part.from[static_cast<std::size_t>(rank)]) == part.rows();
+  // Who joins has no work that waits for rows.
+  part.own = part.joins || rows_of(part.from[static_cast<std::size_t>(rank)]) == part.rows();
+  if (part.joins) return part;
 
   const Piece& piece = part.piece;
   const backend::Sizes own = part.sizes(sizes);
@@ -98,7 +101,7 @@ Part make_part(const PartShape& shape, const backend::QueryPasses& passes, const
   };
   if (!part.cut) {
     part.slices.push_back({piece.chunks, whole});
-  } else if (!part.later) {
+  } else if (part.first) {
     add(piece.chunks);
   } else {
     for (std::int64_t c = piece.chunks.begin; c < piece.chunks.end; ++c) add({c, c + 1});

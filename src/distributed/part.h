@@ -2,7 +2,7 @@
 //
 // Its rows lie packed, tile after tile. If the part is cut, that is, if others have the rest of its keys, what it
 // finds are not results but states: one of all chunks up to its last one if it has the first of all, else one of
-// each chunk. A Slice is what such a state is of.
+// each chunk. A Slice is what such a state is of. They go to parts that have no keys, and join them.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,20 @@ struct PartShape {
   Piece piece;
   layout::Tiles tiles;    // packed
   layout::Range numbers;  // theirs, among all of the pass
-  bool cut = false;       // it does not have all chunks
-  bool later = false;   // it is cut and does not have the first one: what it finds goes to who has
-  bool states = false;  // it finds states: it is cut, or there are other passes
-  bool final = false;   // what goes home from it is complete: there is no other pass
+  bool joins = false;     // it joins what others find, and looks at no keys
+  bool cut = false;       // it has some chunks alone: what it finds goes to who joins it
+  bool first = false;     // with the first one
+  bool states = false;    // it finds states: it is cut, or there are other passes
+  bool final = false;     // what it finds is complete, and goes home
 
   [[nodiscard]] std::int64_t rows() const {
     const std::int64_t last = tiles.count() - 1;
     return last < 0 ? 0 : tiles.row(last, 0) + tiles.size(last);
   }
   // Of how many slices it is.
-  [[nodiscard]] std::int64_t slice_count() const { return later ? piece.chunks.count() : 1; }
+  [[nodiscard]] std::int64_t slice_count() const {
+    return cut && !first ? piece.chunks.count() : 1;
+  }
   [[nodiscard]] layout::Range heads(std::int64_t per_key_head) const {
     return {piece.key_heads.begin * per_key_head, piece.key_heads.end * per_key_head};
   }

@@ -178,7 +178,7 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
   held.meetings = find_meetings(pieces, held.passes, chunks, held.per_key_head(), held.rank());
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
-    if (waits && !part.states)
+    if (waits && !part.states && !part.joins)
       add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
                   held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {

@@ -10,7 +10,7 @@ RowTraffic forward_rows(const Plan::Held& held, bool lse, bool max) {
   const std::int64_t final = RowBytes().add(q, sizes.value_dim).add(compute, numbers).sum;
   const RowBytes state = RowBytes().add(compute, sizes.value_dim + 2);
   return {RowBytes().add(q, sizes.dim), state, [=](const PartShape& part) {
-            return part.later ? 0 : part.final ? final : state.sum;
+            return part.cut ? 0 : part.final ? final : state.sum;
           }};
 }
 
@@ -20,7 +20,7 @@ RowTraffic backward_rows(const Plan::Held& held) {
   const std::int64_t final = RowBytes().add(q, sizes.dim).sum;
   const RowBytes sum = RowBytes().add(compute, sizes.dim);
   return {RowBytes().add(q, sizes.dim + sizes.value_dim).add(compute, 2), sum,
-          [=](const PartShape& part) { return part.later   ? 0
+          [=](const PartShape& part) { return part.cut     ? 0
                                               : part.final ? final
                                                            : sum.sum; }};
 }
@@ -60,13 +60,15 @@ auto bytes_back(const RowTraffic& rows) {
 }  // namespace
 
 std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_away(held, rank,
-                   [&](const PartShape&, std::int64_t count) { return row.sum * count; });
+  return over_away(held, rank, [&](const PartShape& part, std::int64_t count) {
+    return part.joins ? 0 : row.sum * count;
+  });
 }
 
 std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_parts(held, rank,
-                    [&](const PartShape&, std::int64_t count) { return row.sum * count; });
+  return over_parts(held, rank, [&](const PartShape& part, std::int64_t count) {
+    return part.joins ? 0 : row.sum * count;
+  });
 }
 
 std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& rows) {
@@ -77,11 +79,11 @@ std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic
   return over_away(held, rank, bytes_back(rows));
 }
 
-std::int64_t bytes_met(const Plan::Held& held, int later_rank, int first_rank,
+std::int64_t bytes_met(const Plan::Held& held, int cut_rank, int joining_rank,
                        const RowBytes& row) {
   std::int64_t bytes = 0;
   for (const Meeting& meeting : held.meetings)
-    if (meeting.later_rank == later_rank && meeting.first_rank == first_rank)
+    if (meeting.cut_rank == cut_rank && meeting.joining_rank == joining_rank)
       bytes += meeting.slices * meeting.count() * row.sum;
   return bytes;
 }

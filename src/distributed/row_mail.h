@@ -47,7 +47,7 @@ std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& 
 std::int64_t bytes_from_parts(const Plan::Held& held, int rank, const RowTraffic& rows);
 
 // Bytes of what meets here from another rank, and of what meets there.
-std::int64_t bytes_met(const Plan::Held& held, int later_rank, int first_rank, const RowBytes& row);
+std::int64_t bytes_met(const Plan::Held& held, int cut_rank, int joining_rank, const RowBytes& row);
 
 // What a call with such rows moves: `sums`: of a backward, so with rows of dK and dV.
 Traffic traffic_of(const Plan::Held& held, const RowTraffic& rows, bool sums);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <span>
 #include <tuple>
 
 #include "plan/chunks.h"
@@ -40,12 +41,16 @@ class Keys {
   explicit Keys(Range all) : all_(all) {
     while (all.count() > most_blocks << bits_) ++bits_;
     words_.resize(static_cast<std::size_t>((blocks() + 63) / 64));
+    marked_.resize((words_.size() + 63) / 64);
   }
 
   [[nodiscard]] std::int64_t blocks() const { return (all_.count() + (1LL << bits_) - 1) >> bits_; }
 
   void clear() {
-    if (in_words_) std::ranges::fill(words_, 0);
+    if (in_words_) {
+      for_each_bit(marked_, [&](std::size_t word) { words_[word] = 0; });
+      std::ranges::fill(marked_, 0);
+    }
     in_words_ = false;
     ranges_.clear();
     stepped_.clear();
@@ -62,7 +67,7 @@ class Keys {
     }
   }
 
-  // each(keys, share of them): disjoint, except that a stepped run may lie among others' keys.
+  // each(first key, end, share of them): disjoint, except that a stepped run may lie among others' keys.
   template <class Each>
   void for_each(const Each& each) {
     if (in_words_) {
@@ -73,12 +78,12 @@ class Keys {
         Range joined = ranges_[i++];
         for (; i < ranges_.size() && ranges_[i].begin <= joined.end; ++i)
           joined.end = std::max(joined.end, ranges_[i].end);
-        each(joined, 1.0);
+        each(joined.begin, joined.end, 1.0);
       }
     }
     join_stepped();
     for (const Run& run : stepped_)
-      each(Range{run.begin(), run.end()},
+      each(run.begin(), run.end(),
            static_cast<double>(run.length()) / static_cast<double>(run.end() - run.begin()));
   }
 
@@ -105,9 +110,14 @@ class Keys {
     const auto key = [&](std::int64_t block) {
       return std::min(all_.begin + (block << bits_), all_.end);
     };
-    for (std::size_t at = 0; at < words_.size(); ++at) {
+    std::size_t next = 0;  // after the last one
+    for_each_bit(marked_, [&](std::size_t at) {
+      if (begin >= 0 && at != next) {
+        each(key(begin), key(static_cast<std::int64_t>(next) * 64), 1.0);
+        begin = -1;
+      }
+      next = at + 1;
       const std::uint64_t word = words_[at];
-      if (begin < 0 ? word == 0 : word == ~std::uint64_t{0}) continue;
       for (int bit = 0; bit < 64;) {
         const std::uint64_t rest = (begin < 0 ? word : ~word) >> bit;
         if (rest == 0) break;
@@ -116,12 +126,18 @@ class Keys {
         if (begin < 0) {
           begin = block;
         } else {
-          each(Range{key(begin), key(block)}, 1.0);
+          each(key(begin), key(block), 1.0);
           begin = -1;
         }
       }
-    }
-    if (begin >= 0) each(Range{key(begin), all_.end}, 1.0);
+    });
+    if (begin >= 0) each(key(begin), key(static_cast<std::int64_t>(next) * 64), 1.0);
+  }
+  template <class Each>
+  static void for_each_bit(std::span<const std::uint64_t> words, const Each& each) {
+    for (std::size_t at = 0; at < words.size(); ++at)
+      for (std::uint64_t word = words[at]; word != 0; word &= word - 1)
+        each(at * 64 + static_cast<std::size_t>(std::countr_zero(word)));
   }
   void mark(Range keys) {
     const std::int64_t first = (keys.begin - all_.begin) >> bits_,
@@ -129,13 +145,14 @@ class Keys {
     const auto word = [&](std::int64_t block) { return static_cast<std::size_t>(block / 64); };
     const std::uint64_t from = ~std::uint64_t{0} << (first % 64),
                         to = ~std::uint64_t{0} >> (63 - last % 64);
-    if (word(first) == word(last)) {
-      words_[word(first)] |= from & to;
-      return;
-    }
-    words_[word(first)] |= from;
-    for (std::size_t at = word(first) + 1; at < word(last); ++at) words_[at] = ~std::uint64_t{0};
-    words_[word(last)] |= to;
+    const auto set = [&](std::size_t at, std::uint64_t bits) {
+      words_[at] |= bits;
+      marked_[at / 64] |= std::uint64_t{1} << (at % 64);
+    };
+    if (word(first) == word(last)) return set(word(first), from & to);
+    set(word(first), from);
+    for (std::size_t at = word(first) + 1; at < word(last); ++at) set(at, ~std::uint64_t{0});
+    set(word(last), to);
   }
   void add_stepped(const Run& run) {
     if (run.count() == 1) {
@@ -173,7 +190,7 @@ class Keys {
   Range all_;
   int bits_ = 0;
   bool in_words_ = false;
-  std::vector<std::uint64_t> words_;
+  std::vector<std::uint64_t> words_, marked_;  // blocks, and which words have any
   std::vector<Range> ranges_;
   std::vector<Run> stepped_;
 };
@@ -192,10 +209,10 @@ class Peers {
       if (shards.count(rank) > 0) has_rows_[word_of(rank)] |= bit_of(rank);
   }
 
-  void add(int rank, int peer) { row(rank)[word_of(peer)] |= bit_of(peer); }
+  void add(int part, int peer) { of_part(part)[word_of(peer)] |= bit_of(peer); }
   // Those of first ... last that have rows.
-  void add(int rank, int first, int last) {
-    std::uint64_t* bits = row(rank);
+  void add(int part, int first, int last) {
+    std::uint64_t* bits = of_part(part);
     for (int word = first / 64; word <= last / 64; ++word) {
       const int begin = std::max(first - word * 64, 0), end = std::min(last - word * 64, 63);
       bits[word] |= (~std::uint64_t{0} << begin) & (~std::uint64_t{0} >> (63 - end)) &
@@ -212,7 +229,8 @@ class Peers {
     joins_.erase(same.begin(), same.end());
     for (int rank = 0; rank < ranks_; ++rank) {
       std::int64_t& messages = traffic[static_cast<std::size_t>(rank)].messages;
-      for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(row(rank)[at]);
+      const std::uint64_t* bits = of_part(rank / groups_);
+      for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(bits[at]);
       if (has(rank, rank)) --messages;
     }
     for (const auto& [first_from, first_to] : joins_) {
@@ -226,7 +244,7 @@ class Peers {
   void count_received(std::vector<Traffic>& traffic) const {
     for (int first = 0; first < ranks_; first += groups_) {
       for (std::size_t at = 0; at < words_; ++at) {
-        for (std::uint64_t word = row(first)[at]; word != 0; word &= word - 1) {
+        for (std::uint64_t word = of_part(first / groups_)[at]; word != 0; word &= word - 1) {
           const int peer = static_cast<int>(at) * 64 + std::countr_zero(word);
           const bool inside = peer / groups_ == first / groups_;
           traffic[static_cast<std::size_t>(peer)].messages += groups_ - (inside ? 1 : 0);
@@ -239,13 +257,13 @@ class Peers {
   static std::size_t word_of(int rank) { return static_cast<std::size_t>(rank) / 64; }
   static std::uint64_t bit_of(int rank) { return std::uint64_t{1} << (rank % 64); }
   [[nodiscard]] bool has(int rank, int peer) const {
-    return (row(rank)[word_of(peer)] & bit_of(peer)) != 0;
+    return (of_part(rank / groups_)[word_of(peer)] & bit_of(peer)) != 0;
   }
-  [[nodiscard]] const std::uint64_t* row(int rank) const {
-    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  [[nodiscard]] const std::uint64_t* of_part(int part) const {
+    return bits_.data() + static_cast<std::size_t>(part) * words_;
   }
-  std::uint64_t* row(int rank) {
-    return bits_.data() + static_cast<std::size_t>(rank / groups_) * words_;
+  std::uint64_t* of_part(int part) {
+    return bits_.data() + static_cast<std::size_t>(part) * words_;
   }
 
   int ranks_, groups_;
@@ -255,24 +273,29 @@ class Peers {
   std::vector<std::pair<int, int>> joins_;  // from and to of the first group
 };
 
-// Whose a position is, without a search.
+// Whose a position is, without a search: there are a few blocks for each rank, so that they stay in the cache.
 class Owners {
  public:
-  explicit Owners(const Shards& shards) : shards_(shards) {
-    while (shards.length() > most_blocks << bits_) ++bits_;
-    for (std::int64_t at = 0; at < shards.length(); at += std::int64_t{1} << bits_)
-      first_.push_back(shards.owner(at));
+  explicit Owners(const Shards& shards)
+      : shards_(shards), ends_(shards.starts.begin() + 1, shards.starts.end()) {
+    while (shards.length() > std::int64_t{4} * shards.ranks() << bits_) ++bits_;
+    int owner = 0;
+    for (std::int64_t at = 0; at < shards.length(); at += std::int64_t{1} << bits_) {
+      while (ends_[static_cast<std::size_t>(owner)] <= at) ++owner;
+      first_.push_back(owner);
+    }
   }
 
   [[nodiscard]] const Shards& shards() const { return shards_; }
   [[nodiscard]] int of(std::int64_t position) const {
     int owner = first_[static_cast<std::size_t>(position >> bits_)];
-    while (shards_.end(owner) <= position) ++owner;
+    while (ends_[static_cast<std::size_t>(owner)] <= position) ++owner;
     return owner;
   }
 
  private:
   const Shards& shards_;
+  std::vector<std::int64_t> ends_;  // of shards
   int bits_ = 0;
   std::vector<int> first_;  // of each block
 };
@@ -285,14 +308,14 @@ class RowsByOwner {
         rows_(static_cast<std::size_t>(shards.ranks())),
         covered_(static_cast<std::size_t>(shards.ranks()) + 1) {}
 
-  // The range's first and last key belong to these.
-  void add(Range keys, int first, int last, double weight) {
+  // The first and last key of begin ... end belong to these.
+  void add(std::int64_t begin, std::int64_t end, int first, int last, double weight) {
     if (first == last) {
-      at(first) += weight * static_cast<double>(keys.count());
+      at(first) += weight * static_cast<double>(end - begin);
       return;
     }
-    at(first) += weight * static_cast<double>(shards_.end(first) - keys.begin);
-    at(last) += weight * static_cast<double>(keys.end - shards_.begin(last));
+    at(first) += weight * static_cast<double>(shards_.end(first) - begin);
+    at(last) += weight * static_cast<double>(end - shards_.begin(last));
     covered_[static_cast<std::size_t>(first) + 1] += weight;
     covered_[static_cast<std::size_t>(last)] -= weight;
   }
@@ -379,6 +402,7 @@ class Model {
         needed_(problem.keys),
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
+    for (int rank = 0; rank < ranks_; ++rank) part_of_.push_back(rank / groups_);
     found_.pairs.resize(count);
     found_.memory.resize(count);
     for (Book* book : {&forward_, &backward_}) {
@@ -393,7 +417,7 @@ class Model {
 
   // If all key heads are alike, so are the head groups: the first one is looked at.
   Modelled run() {
-    find_first_chunks();
+    find_joining();
     for (auto first = pieces_.begin(); first != pieces_.end();) {
       const auto last =
           std::find_if(first, pieces_.end(), [&](const Piece& p) { return p.rank != first->rank; });
@@ -411,11 +435,12 @@ class Model {
   }
 
  private:
-  void find_first_chunks();
+  void find_joining();
   void add(std::span<const Piece> of_rank);
   void share_out();
   void count_pairs(const Piece& piece);
   void move_rows(const Piece& piece);
+  void move_states(const Piece& piece);
   void find_keys(const Alike& some);
   void find_gradients(const Alike& some);
   void add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists);
@@ -439,29 +464,25 @@ class Model {
       }
     }
   }
+  // Or joins.
   [[nodiscard]] bool is_cut(const Piece& piece) const {
     return piece.chunks.count() < chunks_.count();
-  }
-  // Who joins the states of what a cut piece has.
-  [[nodiscard]] int joins(const Piece& piece) const {
-    const auto at =
-        first_.find({piece.pass, piece.leaves.begin, piece.batch.begin, piece.key_heads.begin});
-    return at == first_.end() ? piece.rank : at->second;
   }
   static Traffic& of(std::vector<Traffic>& traffic, int rank) {
     return traffic[static_cast<std::size_t>(rank)];
   }
-  // From a rank to all ranks of another's part, or from those to it: to itself nobody sends.
+  [[nodiscard]] int part_of(int rank) const { return part_of_[static_cast<std::size_t>(rank)]; }
+  // From a rank to all ranks of a part, or from those to it: to itself nobody sends.
   void send_to_part(Book& book, int from, int part, std::int64_t bytes) const {
-    const bool inside = from / groups_ == part / groups_;
+    const bool inside = part_of(from) == part;
     of(book.ranks, from).sent += bytes * (groups_ - (inside ? 1 : 0));
-    of(book.parts, part / groups_).received += bytes;
+    of(book.parts, part).received += bytes;
     if (inside) of(book.ranks, from).received -= bytes;
   }
   void send_from_part(Book& book, int part, int to, std::int64_t bytes) const {
-    const bool inside = to / groups_ == part / groups_;
+    const bool inside = part_of(to) == part;
     of(book.ranks, to).received += bytes * (groups_ - (inside ? 1 : 0));
-    of(book.parts, part / groups_).sent += bytes;
+    of(book.parts, part).sent += bytes;
     if (inside) of(book.ranks, to).sent -= bytes;
   }
   // The keys that leaves of some pieces look at, into keys_.
@@ -476,9 +497,12 @@ class Model {
   int ranks_;
   Range chunks_;
   bool each_entry_ = false, each_head_ = false;  // have lists of their own
-  // (pass, leaf, batch entry, key head) of cut leaves: who has the first chunks.
-  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, int> first_;
+  // (pass, leaf, batch entry, key head) of cut leaves: who joins them.
+  std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>,
+           std::vector<const Piece*>>
+      joining_;
   int groups_;                              // that are alike
+  std::vector<int> part_of_;                // by rank
   Peers first_peers_;                       // who sends a rank what it needs
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
   std::vector<std::pair<int, int>> joins_;  // from, to
@@ -491,11 +515,12 @@ class Model {
   Modelled found_;
 };
 
-void Model::find_first_chunks() {
+void Model::find_joining() {
   for (const Piece& piece : pieces_) {
-    if (!is_cut(piece) || piece.chunks.begin > 0) continue;
+    if (!is_cut(piece) || !piece.chunks.empty() || piece.rank % groups_ != 0) continue;
     for_each_leaf(piece, [&](const Piece& one) {
-      first_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}] = one.rank;
+      joining_[{one.pass, one.leaves.begin, one.batch.begin, one.key_heads.begin}].push_back(
+          &piece);
     });
   }
 }
@@ -503,11 +528,9 @@ void Model::find_first_chunks() {
 void Model::add(std::span<const Piece> of_rank) {
   for (const Piece& piece : of_rank) {
     count_pairs(piece);
-    if (is_cut(piece)) {
-      for_each_leaf(piece, [&](const Piece& one) { move_rows(one); });
-    } else {
-      move_rows(piece);
-    }
+    move_rows(piece);
+    if (is_cut(piece) && !piece.chunks.empty())
+      for_each_leaf(piece, [&](const Piece& one) { move_states(one); });
   }
   first_rank_ = of_rank.front().rank;
   keys_moved_ = sums_moved_ = {};
@@ -524,8 +547,8 @@ void Model::share_out() {
     const int first = rank - rank % groups_;
     found_.pairs[static_cast<std::size_t>(rank)] = found_.pairs[static_cast<std::size_t>(first)];
     for (Book* book : {&forward_, &backward_}) {
-      of(book->ranks, rank).sent += of(book->parts, rank / groups_).sent;
-      of(book->ranks, rank).received += of(book->parts, rank / groups_).received;
+      of(book->ranks, rank).sent += of(book->parts, part_of(rank)).sent;
+      of(book->ranks, rank).received += of(book->parts, part_of(rank)).received;
     }
   }
   found_.forward = std::move(forward_.ranks);
@@ -547,32 +570,22 @@ void Model::move_rows(const Piece& piece) {
       terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
   const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
   const std::int64_t q = call_.dim * call_.query_bytes;
-  const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
-  const int joins = cut ? this->joins(piece) : piece.rank;
-  if (joins != piece.rank) {
-    last_peers_.add_join(piece.rank, joins);
-    gradient_peers_.add_join(piece.rank, joins);
-  }
+  const bool joins = cut && piece.chunks.empty();
+  const int part = part_of(piece.rank);
   const auto move = [&](const RowsOfRank& rows) {
     const std::int64_t count = rows.rows * lists;
-    send_to_part(forward_, rows.rank, piece.rank, count * q);
-    send_to_part(backward_, rows.rank, piece.rank,
-                 count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-    first_peers_.add(piece.rank, rows.rank);
-    if (joins != piece.rank) {
-      // Group by group.
-      const auto to = [&](Book& book, std::int64_t bytes) {
-        of(book.parts, piece.rank / groups_).sent += bytes;
-        of(book.parts, joins / groups_).received += bytes;
-      };
-      to(forward_, count * states * state);
-      to(backward_, count * states * call_.dim * float_bytes);
-      return;
+    if (!joins) {
+      send_to_part(forward_, rows.rank, part, count * q);
+      send_to_part(backward_, rows.rank, part,
+                   count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
+      first_peers_.add(part, rows.rank);
     }
-    send_from_part(forward_, piece.rank, rows.rank, count * out);
-    send_from_part(backward_, piece.rank, rows.rank, count * dq);
-    last_peers_.add(piece.rank, rows.rank);
-    gradient_peers_.add(piece.rank, rows.rank);
+    // It meets others'.
+    if (cut && !joins) return;
+    send_from_part(forward_, part, rows.rank, count * out);
+    send_from_part(backward_, part, rows.rank, count * dq);
+    last_peers_.add(part, rows.rank);
+    gradient_peers_.add(part, rows.rank);
   };
   const auto pass = static_cast<std::size_t>(piece.pass);
   if (cut) {
@@ -582,6 +595,31 @@ void Model::move_rows(const Piece& piece) {
   }
   for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
     for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
+}
+
+// Of one batch entry and key head of a cut leaf, to who joins them.
+void Model::move_states(const Piece& piece) {
+  const layout::Tiles& tiles = problem_.tiles[static_cast<std::size_t>(piece.pass)];
+  const std::int64_t states = piece.chunks.begin == 0 ? 1 : piece.chunks.count();
+  for (const Piece* joins :
+       joining_.at({piece.pass, piece.leaves.begin, piece.batch.begin, piece.key_heads.begin})) {
+    if (joins->rank == piece.rank) continue;
+    std::int64_t rows = 0;
+    const std::int64_t end = std::min(joins->tiles.end, piece.tiles.end);
+    for (std::int64_t tile = std::max(joins->tiles.begin, piece.tiles.begin); tile < end; ++tile)
+      rows += tiles.size(tile);
+    if (rows == 0) continue;
+    last_peers_.add_join(piece.rank, joins->rank);
+    gradient_peers_.add_join(piece.rank, joins->rank);
+    // Group by group.
+    const auto to = [&](Book& book, std::int64_t numbers) {
+      const std::int64_t bytes = rows * call_.per_key_head * states * numbers * state_bytes;
+      of(book.parts, part_of(piece.rank)).sent += bytes;
+      of(book.parts, part_of(joins->rank)).received += bytes;
+    };
+    to(forward_, call_.value_dim + state_numbers);
+    to(backward_, call_.dim);
+  }
 }
 
 std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
@@ -616,13 +654,14 @@ void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
 // What keys_ has, for so many lists; then it is empty.
 void Model::add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists) {
   const Range own{problem_.keys.begin(first_rank_), problem_.keys.end(first_rank_ + groups_ - 1)};
-  keys_.for_each([&](Range keys, double share) {
+  const int part = part_of(first_rank_);
+  keys_.for_each([&](std::int64_t begin, std::int64_t end, double share) {
     const double weight = share * lists;
-    const int first = owners_.of(keys.begin), last = owners_.of(keys.end - 1);
-    moved.rows += weight * static_cast<double>(keys.count());
-    owners.add(keys, first, last, weight * groups_);
-    peers.add(first_rank_, first, last);
-    if (keys.begin < own.end && own.begin < keys.end) moved.near.push_back({keys, weight});
+    const int first = owners_.of(begin), last = owners_.of(end - 1);
+    moved.rows += weight * static_cast<double>(end - begin);
+    owners.add(begin, end, first, last, weight * groups_);
+    peers.add(part, first, last);
+    if (begin < own.end && own.begin < end) moved.near.push_back({{begin, end}, weight});
   });
   keys_.clear();
 }

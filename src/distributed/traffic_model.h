@@ -1,7 +1,7 @@
 // What an assignment costs each rank, as far as it can be known without layouts: pairs, bytes, messages, time.
 //
-// Forward: rows of K and V, and of q of leaves that moved, to who needs them; results back. What a cut leaf finds
-// are states, which meet at the rank that has its first chunks. Backward: the same rows with dout, lse and delta; dQ
+// Forward: rows of K and V, and of q of leaves that moved, to who needs them; results back. What is found of a cut leaf
+// are states, which meet at who joins them. Backward: the same rows with dout, lse and delta; dQ
 // back; dK and dV in f32 to who has the keys, piece by piece of the sums' tree (plan/tree_parts.h).
 #pragma once
 

@@ -1,4 +1,5 @@
-// A random division of all work among ranks: every leaf, batch entry, key head and chunk once.
+// A random division of all work among ranks: every leaf, batch entry, key head and chunk once, and every tile of cut
+// leaves once to be joined.
 #pragma once
 
 #include <random>
@@ -21,9 +22,11 @@ class RandomPieces {
 
   std::vector<distributed::Piece> make(const distributed::Plan::Held& held) {
     const layout::Range chunks = plan::chunks_of(held.sizes.keys);
+    held_ = &held;
     for (std::size_t pass = 0; pass < held.passes.size(); ++pass)
       divide({0, static_cast<std::int64_t>(pass), held.passes[pass].leaves(), held.sizes.batch,
               held.sizes.key_heads, chunks});
+    add_joining(chunks);
     std::ranges::stable_sort(pieces_, {}, &distributed::Piece::rank);
     return pieces_;
   }
@@ -67,6 +70,28 @@ class RandomPieces {
     pieces_.push_back(piece);
   }
 
+  // Those of all heads and entries of a first piece, leaf by leaf.
+  void add_joining(layout::Range chunks) {
+    std::vector<distributed::Piece> first;
+    for (const distributed::Piece& piece : pieces_)
+      if (piece.chunks != chunks && piece.chunks.begin == chunks.begin) first.push_back(piece);
+    for (distributed::Piece piece : first) {
+      const distributed::PassPlan& pass = held_->passes[static_cast<std::size_t>(piece.pass)];
+      const layout::Range leaves = piece.leaves;
+      piece.chunks = {};
+      for (std::int64_t leaf = leaves.begin; leaf < leaves.end; ++leaf) {
+        const std::int64_t end = std::min((leaf + 1) * pass.tiles_per_leaf, pass.tiles.count());
+        piece.leaves = {leaf, leaf + 1};
+        for (std::int64_t tile = leaf * pass.tiles_per_leaf; tile < end; tile = piece.tiles.end) {
+          piece.tiles = {tile, tile + 1 + pick(end - tile)};
+          piece.rank = static_cast<int>(pick(ranks_));
+          pieces_.push_back(piece);
+        }
+      }
+    }
+  }
+
+  const distributed::Plan::Held* held_ = nullptr;
   std::mt19937_64& random_;
   std::int64_t ranks_;
   MayDivide may_;
