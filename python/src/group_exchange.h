@@ -1,7 +1,7 @@
-// An Exchange over a group of processes that Python knows: treadle/torch/distributed/_group.py moves the messages.
+// An Exchange over a process group of torch's, which treadle/torch/distributed/_group.py hands over.
 //
-// Python's side is told what to begin, with Python's lock. Threads of its own say what has arrived and who is gone; so
-// looking at a transfer takes no lock of Python's. What is small is copied, so it can be given up at any time. What is
+// Messages begin with Python's lock. Threads of Python's wait for them, and say here what has arrived and who is gone;
+// so looking at a transfer takes no lock of Python's. What is small is copied, so it can be given up at any time. What is
 // large is read and written where it lies: giving it up closes the group, which makes everybody let go of it.
 #pragma once
 

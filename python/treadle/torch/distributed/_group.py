@@ -1,4 +1,4 @@
-"""A process group as ranks of distributed calls: moves the messages of an exchange (python/src/group_exchange.h).
+"""A process group as ranks of distributed calls: waits for the messages of an exchange (python/src/group_exchange.h).
 
 torch's Work of a gloo message cannot be asked whether it is done, only waited for. So threads wait: one for each rank
 that messages come from, one for what is sent. Two more things are always on their way from every other rank: its last
