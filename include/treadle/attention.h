@@ -12,19 +12,19 @@
 //
 // q is [batch, heads, queries, dim], k [batch, key heads, keys, dim], v [batch, key heads, keys,
 // value dim]; heads is a multiple of key heads, and the batch of k and v may be 1. Types are f64,
-// f32, bf16 or f16, one for each of the three. Sums are kept in f32 (f64 if any input is). A query
-// that sees nothing gives zeros and lse = -inf.
+// f32, bf16 or f16, chosen for each of the three. Sums are kept in f32 (f64 if any input is). A
+// query that sees nothing has out = 0 and lse = -inf.
 //
-// Forward takes k and v in 8 bits, too, each on its own: e4m3 and e5m2 (treadle/float8.h), or i8,
-// which stands for the float of the integer. Results have the bits of those of the same numbers in
-// f32. Backward refuses them: eight bits hold no gradients.
+// In forward k and v may each have an 8-bit type: e4m3 or e5m2 (treadle/float8.h), or i8, whose
+// integers are read as floats. Results have the same bits as for these numbers in f32. Backward
+// does not take 8-bit types, which cannot hold gradients.
 //
-// b, h, q and kv count from 0. Call::q_offsets and Call::kv_offsets say where else rows stand:
+// b, h, q and kv count from 0. Call::q_offsets and Call::kv_offsets set other first positions:
 //
 //   Forward next = causal.forward({last, cached_k, cached_v}, {.q_offsets = {4095}});
 //
-// Call::sinks adds a logit per head to what the softmax divides by: lse = ln (sum exp S + exp sink).
-// Call::dropout drops some of the weights after it.
+// Call::sinks adds a logit per head to the softmax's denominator: lse = ln (sum exp S + exp sink).
+// Call::dropout drops weights after the softmax.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ struct Options {
   MaskMod mask;                 // everything sees everything
   std::optional<double> scale;  // 1 / sqrt(dim)
   Save save = Save::lse;
-  std::vector<std::string> gradients;  // names of the captures whose gradients backward gives
+  std::vector<std::string> gradients;  // captures whose gradients backward returns, by name
   Backend backend = Backend::cpu;
   std::string target;               // "haswell", ...: code for an older processor than this one is
   std::int64_t most_nodes = 32768;  // of each mod and of the derivative; a larger one is refused
@@ -83,7 +83,7 @@ struct Call {
   Layout layout;                       // built for the call
   bool lse = false, max = false;       // what forward returns besides out; backward needs lse
   // [heads], f64, f32, bf16 or f16: attention sinks. lse includes them, max does not; a query that
-  // sees nothing gives zeros and lse = its sink. A sink of -inf is none.
+  // sees nothing has out = 0 and lse = its sink. A sink of -inf has no effect.
   std::optional<ConstView> sinks;
   // Where the first query and the first key of each batch entry stand in their sequences, or one
   // position for all entries; 0. Mods and masks see q and kv from there on, and a row has the bits

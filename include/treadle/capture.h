@@ -5,9 +5,9 @@
 //   auto shared = std::make_shared<const Tensor>(table.clone());
 //   Capture ids("ids", shared);                            // a buffer that the capture keeps alive
 //
-// The graph of a mod knows a capture by name, element type and rank only. Which memory it is, or
-// which value, is bound at each call; what is given here is what a call uses if it binds nothing
-// else. Changing it does not trigger a recompile.
+// The graph of a mod knows a capture by name, element type and rank only. Its memory, or its value,
+// is bound at each call; a call that binds nothing uses what was passed here. Changing it does not
+// trigger a recompile.
 #pragma once
 
 #include <concepts>

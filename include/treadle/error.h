@@ -6,16 +6,15 @@
 //     std::cerr << e.what();  // forward: queries have 12 heads, keys 8; 12 is not a multiple of 8
 //   }
 //
-// The message names the call, the numbers seen and the rule.
+// The message names the call, the values it received and the rule they break.
 //
-// A call that throws Error, or std::bad_alloc because memory ran out, has written nothing to the
-// results: all that it needs is taken before the first of them is written. The next call is not
-// affected by one that threw.
+// A call that throws Error, or std::bad_alloc because memory ran out, leaves its outputs untouched:
+// it allocates everything before it writes the first result. Later calls are not affected.
 //
-// What is not promised: results may be written in part when the call was stopped (Call::stop), when
-// an Executor of the caller's throws, and when a need turns up on the way that cannot be met, a
-// kernel to compile or memory. Infinities and NaNs bring such needs, and keys whose rows have to be
-// gathered do when a kind of call is made for the first time.
+// There are exceptions. Results may be partly written if the call was stopped (Call::stop), if the
+// caller's Executor throws, or if the call needs more memory or another kernel while it runs and
+// cannot get it. Infinities and NaNs can have that effect, and so can keys whose rows have to be
+// gathered, the first time that a kind of call is made.
 #pragma once
 
 #include <stdexcept>

@@ -7,8 +7,8 @@
 //
 // A pair is visible if its key is listed for its query and the mask shows it. The Layout keeps the
 // lists: forward and backward work on listed keys only, and the arrays may change once it is made.
-// Queries that share a list run together. A list for each query is right, too, but what is fast is
-// a list for 16 queries and more.
+// Queries that share a list run together. A list for each query works, too, but is slow; share each
+// list among 16 queries or more.
 #pragma once
 
 #include <cstdint>

@@ -3,9 +3,9 @@
 //   Layout layout = causal.layout({q, k, v});
 //   causal.forward({q, k, v}, {.layout = layout});      // as often as you like
 //
-// It depends on the mask, on lengths and on what the mask's captures hold: change one of these and
-// a new Layout is needed. Mask and lengths are checked; that the captures hold what they held is
-// the caller's promise. A Layout can also be made from lists of keys: treadle/key_lists.h.
+// It depends on the mask, the lengths and the contents of the mask's captures: if one of these
+// changes, make a new Layout. Calls check mask and lengths, but not whether the contents of captures
+// have changed. A Layout can also be made from lists of keys: treadle/key_lists.h.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
-// Working memory that calls leave for the next ones.
+// Working memory that calls keep for later calls.
 //
 //   causal.forward({q, k, v});               // a call of many tokens needs much of it
-//   std::int64_t bytes = release_memory();   // nobody will make one for a while
+//   std::int64_t bytes = release_memory();   // free it if no such call follows soon
 //
-// Calls share a pool of it, so that a warm call allocates next to nothing. What calls have not
-// needed for some time leaves the pool by itself.
+// Calls share a pool of it, so a warm call allocates next to nothing. Memory that calls have not
+// needed for some time is freed automatically.
 #pragma once
 
 #include <cstdint>

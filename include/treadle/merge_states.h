@@ -1,4 +1,4 @@
-// Attention over keys in parts: what several calls found, each over some of the keys, put together.
+// Attention over keys in parts: combines the results of calls that each saw some of the keys.
 //
 //   Attention attend = compile({});
 //   Forward a = attend.forward({q, near_k, near_v}, {.lse = true});
@@ -9,7 +9,7 @@
 //
 // For engines that split keys themselves. One call over all keys is faster and rounds once, so bits
 // may differ. Parts must be computed without sinks. A row that sees nothing in a part (lse = -inf)
-// takes nothing from it; one that sees nothing at all gives zeros and lse = -inf.
+// takes nothing from it; one that sees nothing in any part has out = 0 and lse = -inf.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,7 @@
 
 namespace treadle {
 
-// Keys of all sequences, one after the other.
+// Keys of all sequences, contiguous.
 struct PackedKeys {
   ConstView k, v;    // [all keys, key heads, dim], [all keys, key heads, value dim]
   ConstView starts;  // [sequences + 1], i32 or i64: 0 first, the number of all keys last

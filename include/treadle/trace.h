@@ -5,9 +5,9 @@
 //   };
 //   auto window = [](Index, Index, Index q, Index kv) { return q >= kv && q - kv < 128; };
 //
-// The function is called once, with symbols; operators and the functions below write down what is
-// to be computed. A captured View, Tensor or Capture is indexed with (); its values may change from
-// call to call, C++ numbers are fixed.
+// The function is called once, with symbols; operators and the functions below record the
+// computation. A captured View, Tensor or Capture is indexed with (); its values may change between
+// calls. C++ numbers are constants.
 //
 // Float, Index and Bool are known when your program is compiled, a Value (an element of a captured
 // buffer) when it is traced. `/` yields a float and takes no two integers: floor_div and % do,

@@ -74,7 +74,7 @@ def as_array(x: np.ndarray) -> Array:
     address = x.ctypes.data
     if address % size and x.size:
         raise ValueError(
-            f"an array of {x.dtype} begins at address {address:#x}, which is no multiple of its element size, {size}; "
+            f"an array of {x.dtype} begins at address {address:#x}, which is not a multiple of its element size, {size}; "
             "copy it: x.copy()"
         )
     return (address, code, x.shape, tuple([s // size for s in strides]))

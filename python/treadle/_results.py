@@ -48,7 +48,7 @@ class GradientMemory:
         """Of the captures whose gradients are asked for."""
         places = {id(c.object): i for i, c in enumerate(program.captures)}
         if any(id(array) not in places for array in self._learned):
-            raise ValueError("backward: a capture is asked for that the score mod does not read")
+            raise ValueError("backward: captures names one that the score mod does not read")
         return tuple([places[id(array)] for array in self._learned])
 
     def arrays(self) -> tuple:

@@ -159,7 +159,7 @@ def reductions(functions: dict) -> dict:
         def all_values(row, *args, **kwargs):
             if args or kwargs:
                 raise TraceError(
-                    f"a mod calls {name} over a dimension, which gives places, too; use a{name}{where_in_user_code()}"
+                    f"a mod calls {name} over a dimension, which also returns indices; use a{name}{where_in_user_code()}"
                 )
             return reduce(row)
 
@@ -177,7 +177,7 @@ def reductions(functions: dict) -> dict:
         return map_rows(functions["sqrt"], [squares]) if keepdim else functions["sqrt"](squares)
 
     def reshape(row, *shape, **how):
-        raise TraceError(f"a mod gives a row of values another shape, which cannot be compiled{where_in_user_code()}")
+        raise TraceError(f"a mod changes the shape of a row of values, which cannot be compiled{where_in_user_code()}")
 
     amax, amin = extreme("amax", "max"), extreme("amin", "min")
     return {

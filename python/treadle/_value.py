@@ -48,7 +48,7 @@ class Value:
 
     def __index__(self):
         raise TraceError(
-            f"a traced value has no concrete value yet, so it can be no index of a list and no end of a range{where_in_user_code()}"
+            f"a traced value has no concrete value yet, so it cannot index a list or end a range{where_in_user_code()}"
         )
 
     def __float__(self):

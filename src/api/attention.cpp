@@ -101,7 +101,7 @@ void Attention::backward_into(const BackwardViews& results, const Inputs& inputs
       api::bind("backward", compiled_->captures, call.captures);
   api::check_captures(*compiled_, results.captures, bound);
   if (results.dsinks) {
-    if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
+    if (!call.sinks) base::fail("backward: a view for dsinks was passed, but no sinks");
     api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);
   }
   api::run_backward(*compiled_, sizes, results, given, bound);

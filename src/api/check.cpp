@@ -206,8 +206,10 @@ void check_captures(const Attention::Compiled& compiled, const std::vector<Captu
                     const std::vector<const Capture*>& bound) {
   for (const CaptureView& given : views) {
     if (std::ranges::find(compiled.gradients, given.name) == compiled.gradients.end()) {
-      fail("backward: a view for the gradient of \"{}\" is given, which was not asked for",
-           given.name);
+      fail(
+          "backward: a view for the gradient of \"{}\" was passed, but Options::gradients does not "
+          "name it",
+          given.name);
     }
     if (std::ranges::count(views, given.name, &CaptureView::name) > 1)
       fail("backward: two views for the gradient of \"{}\" are given", given.name);

@@ -99,7 +99,7 @@ std::int64_t Shapes::saved_bytes(Save save) const {
 
 const Tensor& Backward::of(std::string_view name) const {
   const auto found = std::ranges::find(captures, name, &CaptureGradient::name);
-  if (found == captures.end()) base::fail("backward: no gradient of \"{}\" was asked for", name);
+  if (found == captures.end()) base::fail("backward: no gradient of \"{}\" was requested", name);
   return found->gradient;
 }
 

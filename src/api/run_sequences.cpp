@@ -300,7 +300,7 @@ void Attention::backward_into(const BackwardViews& results, const Sequences& seq
   api::check_captures(*compiled_, results.captures,
                       api::bind("backward", compiled_->captures, call.captures));
   if (results.dsinks) {
-    if (!call.sinks) base::fail("backward: a view for dsinks is given, but no sinks");
+    if (!call.sinks) base::fail("backward: a view for dsinks was passed, but no sinks");
     api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);
   }
   run_backward(*compiled_, results, sequences, checked, saved, dout, dlse, call);

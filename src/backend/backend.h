@@ -145,7 +145,7 @@ class Backend {
   virtual void forward(std::span<const ForwardRequest> requests) const = 0;
   virtual void backward(const BackwardRequest& request) const = 0;
 
-  // The machine that kernels are made for, as far as results' bits depend on it.
+  // The machine that kernels are made for, and by which build, as far as results' bits depend on it.
   [[nodiscard]] virtual std::string machine() const { return "any"; }
 
   // For calls that are spread over machines. What is given outlives the passes; null if this backend

@@ -91,7 +91,7 @@ void check_view(const void* data, DType dtype, const Dims& shape, const Dims& st
 }
 
 void fail_element_type(DType have, DType asked) {
-  fail("view: the elements are {}, not {} as asked for", name_of(have), name_of(asked));
+  fail("view: the elements are {}, but {} was requested", name_of(have), name_of(asked));
 }
 
 std::int64_t checked_offset(const Dims& shape, const Dims& strides, const Dims& index) {

@@ -28,7 +28,7 @@ constexpr const char* examples = R"text(Examples:
   treadle bench --case 'layout-*'
   treadle cache --prune
 
-`treadle SUBCOMMAND --help` tells more.
+`treadle SUBCOMMAND --help` shows its options.
 TREADLE_DUMP=graph prints what each stage of the compiler made.)text";
 
 // Without a description of its own, help says "INT" instead of the whole range.
@@ -102,7 +102,7 @@ void add_explain(CLI::App& program) {
 
 void add_mask(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
-      "mask", "Draws a mask, and tells the work that it leaves: pairs, runs, square blocks");
+      "mask", "Draws a mask, and reports the work that it leaves: pairs, runs, square blocks");
   command->footer(
       "Example:\n"
       "  treadle mask \"q >= kv && q - kv < 256\" --q 1024\n"

@@ -1,5 +1,5 @@
-// treadle demo: a handful of variants at a real size, with times and errors. What `./dev demo`
-// runs.
+// treadle demo: a handful of variants at a real size, with pictures, times and errors. What
+// `./dev demo` runs.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "cli/commands.h"
 #include "cli/demo_run.h"
 #include "cli/demo_variants.h"
+#include "cli/machine.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 
@@ -19,7 +20,6 @@ namespace {
 
 struct Row {
   Variant variant;
-  std::int64_t key_heads = 0;
   Outcome outcome;
 };
 
@@ -33,6 +33,8 @@ std::vector<Variant> chosen(const std::vector<std::string>& names) {
 
 std::vector<Row> run_all(const DemoRequest& request, const std::shared_ptr<Executor>& executor) {
   const Progress progress;
+  progress.show("getting ready");
+  DemoRunner runner(executor);
   const std::vector<Variant> variants = chosen(request.variants);
   std::vector<Row> rows;
   for (const Variant& variant : variants) {
@@ -40,61 +42,111 @@ std::vector<Row> run_all(const DemoRequest& request, const std::shared_ptr<Execu
       progress.show(
           fmt::format("[{}/{}] {}: {}", rows.size() + 1, variants.size(), variant.name, step));
     };
-    const std::int64_t key_heads = variant.prepare(request.sizes, DType::f32).key_heads;
-    rows.push_back({variant, key_heads, run_variant(variant, request.sizes, executor, report)});
+    rows.push_back({variant, runner.run(variant, request.sizes, report)});
   }
   return rows;
 }
 
-// "8", or "8/2" when groups of heads share keys.
-std::string heads_text(std::int64_t heads, std::int64_t key_heads) {
-  return heads == key_heads ? fmt::format("{}", heads) : fmt::format("{}/{}", heads, key_heads);
-}
-
-Table table_of(const std::vector<Row>& rows, const Sizes& sizes, int threads) {
-  constexpr auto only_in_json = Column::Shown::only_in_json;
-  Table table({"variant",
-               "what",
-               "heads",
-               "visible",
-               {"forward_ms", "forward ms"},
-               {"backward_ms", "backward ms"},
-               {"largest_error", "largest error"},
-               {"worst", "in"},
-               {"batch", only_in_json},
-               {"key_heads", only_in_json},
-               {"queries", only_in_json},
-               {"keys", only_in_json},
-               {"dim", only_in_json},
-               {"threads", only_in_json}});
-  for (const auto& [variant, key_heads, outcome] : rows) {
-    table.add({variant.name,
-               variant.what,
-               {sizes.heads, heads_text(sizes.heads, key_heads)},
-               {outcome.visible, fmt::format("{:.1f} %", 100 * outcome.visible)},
-               {outcome.forward_ms, fmt::format("{:.1f}", outcome.forward_ms)},
-               {outcome.backward_ms, fmt::format("{:.1f}", outcome.backward_ms)},
-               {outcome.error, fmt::format("{:.1e}", outcome.error)},
-               outcome.worst,
-               sizes.batch,
-               key_heads,
-               sizes.queries,
-               sizes.keys,
-               sizes.dim,
-               threads});
+// One object for each pass of a variant.
+Table json_table(const std::vector<Row>& rows, int threads) {
+  Table table({"variant", "what", "pass", "visible", "compile_ms", "ms", "share", "steady",
+               "dense_ms", "largest_error", "worst", "batch", "heads", "key_heads", "queries",
+               "keys", "dim", "threads"});
+  for (const auto& [variant, outcome] : rows) {
+    const Sizes& sizes = outcome.sizes;
+    for (const PassOutcome& pass : outcome.passes) {
+      table.add({variant.name,
+                 variant.what,
+                 pass.name,
+                 {outcome.visible, ""},
+                 {pass.compile_ms, ""},
+                 {pass.ms, ""},
+                 {pass.share, ""},
+                 pass.steady,
+                 {pass.dense_ms, ""},
+                 {pass.error, ""},
+                 pass.worst,
+                 sizes.batch,
+                 sizes.heads,
+                 outcome.key_heads,
+                 sizes.queries,
+                 sizes.keys,
+                 sizes.dim,
+                 threads});
+    }
   }
   return table;
 }
 
+// Three digits, behind "~" if other programs were in the way.
+Cell milliseconds(double ms, bool steady = true) {
+  const int digits = ms < 9.995 ? 2 : ms < 99.95 ? 1 : 0;
+  return {ms, fmt::format("{}{:.{}f}", steady ? "" : "~", ms, digits)};
+}
+
+// Two lines for each variant, one for each pass: name and explanation, the halves of its picture.
+Table text_table(const std::vector<Row>& rows, const Sizes& asked_for) {
+  Table table(
+      {"variant", "mask", "visible", "pass", "ms", "of peak", "dense ms", "compile ms", "error"});
+  for (const auto& [variant, outcome] : rows) {
+    const Sizes& sizes = outcome.sizes;
+    std::string what = "  " + variant.what;
+    if (sizes.keys != asked_for.keys)
+      what += fmt::format(", {}k", static_cast<double>(sizes.keys) / 1024);
+    for (std::size_t line = 0; line < 2; ++line) {
+      std::vector<Cell> row{line == 0 ? variant.name : what, outcome.picture[line]};
+      row.push_back(line == 0
+                        ? Cell(outcome.visible, fmt::format("{:.1f} %", 100 * outcome.visible))
+                        : Cell());
+      if (line < outcome.passes.size()) {
+        const PassOutcome& pass = outcome.passes[line];
+        row.insert(
+            row.end(),
+            {pass.name, milliseconds(pass.ms, pass.steady),
+             Cell(pass.share, fmt::format("{}{:.0f} %", pass.steady ? "" : "~", 100 * pass.share)),
+             milliseconds(pass.dense_ms, pass.dense_steady),
+             Cell(pass.compile_ms, fmt::format("{:.0f}", pass.compile_ms)),
+             Cell(pass.error, fmt::format("{:.0e}", pass.error))});
+      } else {
+        row.resize(9);
+      }
+      table.add(std::move(row));
+    }
+  }
+  return table;
+}
+
+constexpr const char* legend = R"text(
+mask        queries go down, keys to the right; dotted: less than a quarter is visible
+visible     share of the (query, key) pairs; the others cost nothing, or little
+ms          a call when its kernels are compiled
+of peak     share of the multiply-adds that this machine can do, masked pairs not counted;
+            for decode, share of the speed at which it reads memory
+dense ms    the same call without mask and score mod
+compile ms  what the first call took longer; less if an earlier run left kernels on disk
+error       largest difference from the same in f64, in units of the largest number;
+            sparse is compared at the shorter length
+)text";
+constexpr const char* busy =
+    R"text(~           other programs kept the machine busy: it can do better; try again when it is quiet
+)text";
+constexpr const char* next_steps = R"text(
+Next, draw a mask of your own:  treadle mask "q >= kv && (q - kv < 64 || kv % 64 == 0)" --q 1024
+or see what Treadle makes of it:  treadle explain "score * 2" --mask "q >= kv && q - kv < 64"
+(the program is build/release/treadle; for Python, ./dev python and docs/python.md)
+)text";
+
 void print_text(const std::vector<Row>& rows, const Sizes& sizes, int threads) {
-  fmt::print("f32, batch {}, heads {}, queries {}, keys {}, dim {}, {} thread{}, backend: cpu\n\n",
+  fmt::print("f32, batch {}, heads {}, queries {}, keys {}, dim {}, {} thread{}, {}\n\n",
              sizes.batch, sizes.heads, sizes.queries, sizes.keys, sizes.dim, threads,
-             threads == 1 ? "" : "s");
-  print(table_of(rows, sizes, threads), Format::text);
-  fmt::print(
-      "\nvisible: part of the (query, key) pairs. largest error: of out and all gradients, against "
-      "the same\n"
-      "computation in f64, in units of the largest number in that tensor.\n");
+             threads == 1 ? "" : "s", this_machine().cpu);
+  print(text_table(rows, sizes), Format::text);
+  const bool steady = std::ranges::all_of(rows, [](const Row& row) {
+    return std::ranges::all_of(row.outcome.passes, [](const PassOutcome& pass) {
+      return pass.steady && pass.dense_steady;
+    });
+  });
+  fmt::print("{}{}{}", legend, steady ? "" : busy, next_steps);
 }
 
 }  // namespace
@@ -104,14 +156,16 @@ void demo(DemoRequest request) {
   const std::shared_ptr<Executor> executor = tbb_executor(request.threads);
   const std::vector<Row> rows = run_all(request, executor);
   if (request.json) {
-    print(table_of(rows, request.sizes, executor->threads()), Format::json);
+    print(json_table(rows, executor->threads()), Format::json);
   } else {
     print_text(rows, request.sizes, executor->threads());
   }
   for (const Row& row : rows) {
-    if (row.outcome.error <= request.tolerance) continue;
-    base::fail("demo: {}: {} has an error of {:.1e}; at most {:.1e} is right", row.variant.name,
-               row.outcome.worst, row.outcome.error, request.tolerance);
+    for (const PassOutcome& pass : row.outcome.passes) {
+      if (pass.error <= request.tolerance) continue;
+      base::fail("demo: {}: {} has an error of {:.1e}; at most {:.1e} is allowed", row.variant.name,
+                 pass.worst, pass.error, request.tolerance);
+    }
   }
 }
 

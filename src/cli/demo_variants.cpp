@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/copy.h"
+#include "cli/bench_masks.h"
 #include "cli/random_tensor.h"
 #include "treadle/mods.h"
 
@@ -87,19 +88,47 @@ Prepared prepare_grouped(const Sizes& sizes, DType) {
   return ready;
 }
 
+Prepared prepare_sparse(const Sizes& sizes, DType) {
+  return prepare_plain(sizes, {}, parse(local_or_strided_text));
+}
+
+// Long enough for sparsity to pay: eight times the length, on a quarter of the heads.
+Sizes sizes_of_sparse(Sizes sizes) {
+  sizes.heads = std::max<std::int64_t>(sizes.heads / 4, 1);
+  sizes.queries *= 8;
+  sizes.keys *= 8;
+  return sizes;
+}
+
+// A token against a cache of sixteen times the length.
+Sizes sizes_of_decode(Sizes sizes) {
+  sizes.queries = 1;
+  sizes.keys *= 16;
+  return sizes;
+}
+
 }  // namespace
 
 std::vector<Variant> demo_variants() {
   return {
       {"full", "every query sees every key", prepare_full},
-      {"causal", "every query sees its past", prepare_causal},
+      {"causal", "a query sees its past", prepare_causal},
       {"window", "the 256 latest keys", prepare_window},
       {"alibi", "causal, a slope per head", prepare_alibi},
-      {"softcap", "scores kept within 20", prepare_soft_cap},
+      {"softcap", "scores kept within +-20", prepare_soft_cap},
       {"relative", "learnable bias per distance", prepare_relative_bias},
-      {"document", "only inside one's document", prepare_document},
-      {"prefix", "causal after a shared prefix", prepare_prefix_lm},
-      {"gqa", "causal, heads share keys", prepare_grouped},
+      {"document", "each document sees itself", prepare_document},
+      {"prefix", "causal after a prefix", prepare_prefix_lm},
+      {"gqa", "causal, 4 heads share keys", prepare_grouped},
+      {.name = "sparse",
+       .what = "latest 128 and every 128th",
+       .prepare = prepare_sparse,
+       .timed_at = sizes_of_sparse},
+      {.name = "decode",
+       .what = "one token and its cache",
+       .prepare = prepare_full,
+       .timed_at = sizes_of_decode,
+       .decodes = true},
   };
 }
 

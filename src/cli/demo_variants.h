@@ -1,4 +1,4 @@
-// The variants of attention that the program shows and measures.
+// The variants of attention that `treadle demo` runs.
 //
 //   for (const Variant& variant : demo_variants()) {
 //     const Prepared ready = variant.prepare({.heads = 8, .queries = 1024, .keys = 1024},
@@ -28,9 +28,12 @@ struct Prepared {
 
 struct Variant {
   std::string name;  // one word, for the command line
-  std::string what;  // for people
+  std::string what;  // a few words that explain it
   // The element type is that of float captures. Their values are the same in f32 and in f64.
   std::function<Prepared(const Sizes&, DType)> prepare;
+  // The size at which it is timed, where that is not the size that was asked for.
+  std::function<Sizes(const Sizes&)> timed_at = {};
+  bool decodes = false;  // a forward pass alone, limited by how fast keys and values are read
 };
 
 std::vector<Variant> demo_variants();

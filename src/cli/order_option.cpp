@@ -28,7 +28,7 @@ layout::Order order_from(std::string_view command, const std::string& text) {
             .rows = integer_from(where, rest.substr(second + 1, x - second - 1)),
             .columns = integer_from(where, rest.substr(x + 1))};
   }
-  base::fail("{} is no order; known are {}", where, order_forms);
+  base::fail("{} is not an order; known are {}", where, order_forms);
 }
 
 }  // namespace treadle::cli

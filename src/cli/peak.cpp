@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 namespace treadle::cli {
@@ -23,9 +24,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-constexpr int fewest = 9, most = 60;  // turns
-constexpr double long_enough = 1500;  // milliseconds
-constexpr double dropped = 0.93;      // of the best loop seen
+constexpr double dropped = 0.93;  // of the best loop seen
 
 }  // namespace
 
@@ -48,20 +47,24 @@ double Peak::measure() {
       flops += done;
     });
   });
-  return static_cast<double>(flops) / ms / 1e6;
+  const double speed = static_cast<double>(flops) / ms / 1e6;
+  best_ = std::max(best_, speed);
+  return speed;
 }
 
-Share measure_share(Peak& peak, double flops, const std::function<void()>& work) {
+Share measure_share(Peak& peak, double flops, const std::function<void()>& work,
+                    const Effort& effort) {
   std::vector<double> times, shares;
-  double best = 0;
+  double shortest = std::numeric_limits<double>::infinity();
   double total = 0;
   double before = peak.measure();
-  for (int turn = 0;
-       turn < most && (turn < fewest || total < long_enough || times.size() < fewest / 2); ++turn) {
+  for (int turn = 0; turn < effort.most && (turn < effort.fewest || total < effort.long_enough ||
+                                            static_cast<int>(times.size()) < effort.fewest / 2);
+       ++turn) {
     const double ms = milliseconds(work);
     const double after = peak.measure();
-    best = std::max({best, before, after});
-    if (std::min(before, after) >= dropped * best) {
+    shortest = std::min(shortest, ms);
+    if (std::min(before, after) >= dropped * peak.best()) {
       times.push_back(ms);
       shares.push_back(flops / ms / 1e6 / ((before + after) / 2));
     }
@@ -69,17 +72,19 @@ Share measure_share(Peak& peak, double flops, const std::function<void()>& work)
     before = after;
   }
   if (times.empty()) {  // the machine never held still
-    times.push_back(milliseconds(work));
-    shares.push_back(flops / times.back() / 1e6 / best);
+    const double gflops = flops / shortest / 1e6;
+    return {shortest, gflops, gflops / peak.best(), false};
   }
   const double ms = median(times);
-  return {ms, flops / ms / 1e6, median(shares)};
+  return {ms, flops / ms / 1e6, median(shares), true};
 }
 
-double measure_ratio(const std::function<void()>& base, const std::function<void()>& work) {
+double measure_ratio(const std::function<void()>& base, const std::function<void()>& work,
+                     const Effort& effort) {
   std::vector<double> ratios;
   double total = 0;
-  for (int turn = 0; turn < most && (turn < fewest || total < long_enough); ++turn) {
+  for (int turn = 0; turn < effort.most && (turn < effort.fewest || total < effort.long_enough);
+       ++turn) {
     const double first = milliseconds(base);
     const double second = milliseconds(work);
     ratios.push_back(first / second);

@@ -46,7 +46,7 @@ TextColumn text_column(const Column& column, const std::vector<std::vector<Cell>
   for (const std::vector<Cell>& row : rows) {
     made.lines.push_back(row[index].text());
     made.width = std::max(made.width, width_of(row[index].text()));
-    made.right = made.right && row[index].is_number();
+    made.right = made.right && (row[index].is_number() || row[index].text().empty());
   }
   return made;
 }

@@ -72,7 +72,8 @@ class Table {
   // One cell per column.
   void add(std::vector<Cell> row);
 
-  // Columns are as wide as their longest cell; numbers stand at the right.
+  // Columns are as wide as their longest cell; numbers stand at the right, also
+  // where some cells of the column are blank.
   [[nodiscard]] std::string to_text() const;
   // A list of objects, one per row.
   [[nodiscard]] std::string to_json() const;

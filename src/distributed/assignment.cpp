@@ -187,6 +187,9 @@ void add_tiles(std::vector<Piece>& pieces, const Problem& problem) {
       }
     }
     if (seen.empty()) seen = {0, 0};
+    // Sums over queries go through the tiles of half a leaf at once (plan::tiles_per_leaf), so it begins with one.
+    const std::int64_t half = std::max<std::int64_t>(problem.call.tiles_per_leaf[pass] / 2, 1);
+    seen.begin -= seen.begin % half;
     piece.tiles = {piece.tiles.begin + seen.begin, piece.tiles.begin + seen.end};
   }
 }

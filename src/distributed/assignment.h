@@ -31,7 +31,8 @@ struct Piece {
   layout::Range leaves, batch, key_heads;
   layout::Range chunks;  // of all keys, counted from 0; fewer than all: the piece is cut
   // Of the pass: those of its leaves, or of a piece that is cut and does not have the first chunk,
-  // from the first to the last that looks at its chunks. A cut piece has one leaf.
+  // from the half of the leaf with the first to the last that looks at its chunks. A cut piece has one
+  // leaf.
   layout::Range tiles = {};
 
   bool operator==(const Piece&) const = default;

@@ -14,7 +14,6 @@
 #include "distributed/held_plan.h"
 #include "distributed/row_mail.h"
 #include "distributed/sharded_captures.h"
-#include "jit/build_id.h"
 #include "layout/order.h"
 #include "plan/backward_schedule.h"
 #include "plan/chunks.h"
@@ -230,9 +229,7 @@ void tell_needs(Plan::Held& held) {
 }  // namespace
 
 std::string machine_of(const backend::Backend& backend) {
-  const std::string build = jit::build_id();
-  return fmt::format("Treadle {}{}{}, {}", version(), build.empty() ? "" : " with build id ", build,
-                     backend.machine());
+  return fmt::format("Treadle {}, {}", version(), backend.machine());
 }
 
 // Sums that are made in place are chains over all pairs of a task group; others are made task by task.

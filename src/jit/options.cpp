@@ -47,7 +47,7 @@ std::int64_t cache_bytes(std::string_view text) {
   if (error != std::errc() || end != digits.data() + digits.size() || number < 1 ||
       number > most >> shift) {
     base::fail(
-        "TREADLE_CACHE_SIZE: '{}' is no size; it is a number of bytes above 0, or of K, M or G",
+        "TREADLE_CACHE_SIZE: '{}' is not a size; give a number of bytes above 0, or of K, M or G",
         text);
   }
   return number << shift;

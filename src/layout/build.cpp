@@ -71,7 +71,7 @@ void check_mask(const Mask& mask) {
   const bool bools = std::ranges::all_of(
       outputs, [&](ir::NodeId id) { return mask.graph[id].type == ir::Type::boolean; });
   if (outputs.empty() || outputs.size() > 2 || !bools) {
-    base::fail("layout: the mask gives {}; a mask gives one bool",
+    base::fail("layout: the mask returns {}; a mask returns one bool",
                outputs.size() == 1 ? ir::name_of(mask.graph.output_type()) : "several values");
   }
   if (mask.graph.uses(Input::score)) {

@@ -89,7 +89,7 @@ Picture draw(const layout::Mask& mask, const layout::Extent& extent, std::int64_
              const Grid& grid, Executor& executor) {
   check_extent(extent);
   if (b < 0 || b >= extent.batch || h < 0 || h >= extent.heads) {
-    base::fail("picture: batch {} and head {} are asked for; there are {} and {}", b, h,
+    base::fail("picture: batch {} and head {} were requested; there are {} and {}", b, h,
                extent.batch, extent.heads);
   }
   const layout::Layout layout = layout::build(

@@ -191,7 +191,7 @@ std::vector<const Row*> runnable_rows() {
 std::string_view default_name(const std::vector<const Row*>& runnable) {
   const auto last = std::find_if(runnable.rbegin(), runnable.rend(),
                                  [](const Row* row) { return row->by_default; });
-  if (last == runnable.rend()) base::fail("target: this processor is none that Treadle knows");
+  if (last == runnable.rend()) base::fail("target: Treadle does not know this processor");
   return (*last)->name;
 }
 

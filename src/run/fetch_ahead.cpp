@@ -44,10 +44,12 @@ void FetchAhead::add_queries(const ForwardShared& shared, const plan::Task& task
     const plan::Entry entry = plan::entry_of(shared.pass.layout(), problem.keys.heads(),
                                              widest.width(), task.key_head, e);
     const std::byte* queries = rows_of(problem.q, task.b, entry.head);
-    const std::byte* results = rows_of(problem.out, task.b, entry.head);
+    // Of rows that become states there are none.
+    const std::byte* results =
+        problem.out.data() == nullptr ? nullptr : rows_of(problem.out, task.b, entry.head);
     const auto add_rows = [&](std::int64_t row, std::int64_t step, std::int64_t count) {
       const Rows of_queries{queries + row * query_row, step * query_row, query_bytes};
-      if (results == nullptr) return add(count, of_queries);  // they become states
+      if (results == nullptr) return add(count, of_queries);
       return add(count, of_queries,
                  Rows{results + row * result_row, step * result_row, result_bytes});
     };

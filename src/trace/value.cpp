@@ -44,7 +44,7 @@ void fail_integer(std::uint64_t number) {
 }
 
 void fail_no_tensor(const std::string& name) {
-  base::fail("capture \"{}\": it is given a null pointer instead of a tensor", name);
+  base::fail("capture \"{}\": it received a null pointer instead of a tensor", name);
 }
 
 Value apply(std::string_view operation, std::initializer_list<Operand> operands) {

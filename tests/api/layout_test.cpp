@@ -130,9 +130,9 @@ TEST_F(HeldLayout, IsNotForTheReference) {
   const Layout layout = compile(options).layout({q, k, k});
   options.backend = Backend::reference;
   EXPECT_ERROR(attention({q, k, k}, options, {.layout = layout}),
-               "forward: a layout is given, which the reference has no use for");
+               "forward: a layout was passed, but Backend::reference does not use layouts");
   EXPECT_ERROR(compile(options).layout({q, k, k}),
-               "layout: the reference has no use for a layout; Backend::cpu has");
+               "layout: Backend::reference does not use layouts; Backend::cpu does");
 }
 
 TEST_F(HeldLayout, ChecksTheShapesItIsAskedFor) {

@@ -206,7 +206,7 @@ TEST(Sinks, BadOnesAreRefused) {
   const BackwardViews views{dq, dk, dv, {}, dsinks.view()};
   test::expect_error(
       [&] { attention.backward_into(views, {q, q, q}, {y.out, y.lse}, q, std::nullopt, call); },
-      "backward: a view for dsinks is given, but no sinks");
+      "backward: a view for dsinks was passed, but no sinks");
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iomanip>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,7 +14,7 @@ namespace treadle::cli {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -25,40 +27,45 @@ std::vector<std::string> tiny(const std::vector<std::string>& more = {}) {
   return arguments;
 }
 
-// The rows by variant.
-std::map<std::string, Row> variants_of(const Ran& ran) {
+// The rows by variant and pass: "causal forward".
+std::map<std::string, Row> passes_of(const Ran& ran) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   std::map<std::string, Row> rows;
-  for (const Row& row : rows_of(ran.out)) rows[row.texts.at("variant")] = row;
+  for (const Row& row : rows_of(ran.out))
+    rows[row.texts.at("variant") + " " + row.texts.at("pass")] = row;
   return rows;
 }
 
-TEST(Demo, EveryVariantIsRightAndComplete) {
-  const std::map<std::string, Row> rows = variants_of(run_program(tiny({"--json"})));
-  EXPECT_EQ(rows.size(), 9U);
+TEST(Demo, EveryPassIsRightAndComplete) {
+  const std::map<std::string, Row> rows = passes_of(run_program(tiny({"--json"})));
+  EXPECT_EQ(rows.size(), 2 * 10 + 1U) << "ten variants forward and backward, and decode";
   for (const auto& [name, row] : rows) {
     SCOPED_TRACE(name);
+    const bool decode = name == "decode decode", sparse = name.starts_with("sparse ");
     EXPECT_TRUE(row.texts.contains("what"));
     EXPECT_GT(row.numbers.at("visible"), 0);
     EXPECT_LE(row.numbers.at("visible"), 1);
-    EXPECT_GT(row.numbers.at("forward_ms"), 0);
-    EXPECT_GT(row.numbers.at("backward_ms"), 0);
+    EXPECT_GT(row.numbers.at("ms"), 0);
+    EXPECT_GE(row.numbers.at("compile_ms"), 0);
+    EXPECT_GT(row.numbers.at("share"), 0);
+    EXPECT_TRUE(row.numbers.contains("steady"));
+    EXPECT_GT(row.numbers.at("dense_ms"), 0);
     EXPECT_LT(row.numbers.at("largest_error"), 1e-4);
-    EXPECT_TRUE(row.texts.contains("worst"));
+    EXPECT_EQ(row.texts.at("worst") == "out", decode || row.texts.at("pass") == "forward");
     EXPECT_EQ(row.numbers.at("batch"), 2);
-    EXPECT_EQ(row.numbers.at("heads"), 4);
-    EXPECT_EQ(row.numbers.at("key_heads"), name == "gqa" ? 1 : 4);
-    EXPECT_EQ(row.numbers.at("queries"), 16);
-    EXPECT_EQ(row.numbers.at("keys"), 16);
+    EXPECT_EQ(row.numbers.at("heads"), sparse ? 1 : 4);
+    EXPECT_EQ(row.numbers.at("key_heads"), sparse || name.starts_with("gqa ") ? 1 : 4);
+    EXPECT_EQ(row.numbers.at("queries"), decode ? 1 : sparse ? 8 * 16 : 16);
+    EXPECT_EQ(row.numbers.at("keys"), decode ? 16 * 16 : sparse ? 8 * 16 : 16);
     EXPECT_EQ(row.numbers.at("dim"), 8);
     EXPECT_EQ(row.numbers.at("threads"), 2);
   }
 }
 
 TEST(Demo, VisibleCountsPairs) {
-  const std::map<std::string, Row> rows = variants_of(run_program(tiny({"--json"})));
-  const auto pairs = [&](const char* name) {
-    return rows.at(name).numbers.at("visible") * 16 * 16;
+  const std::map<std::string, Row> rows = passes_of(run_program(tiny({"--json"})));
+  const auto pairs = [&](const std::string& name) {
+    return rows.at(name + " forward").numbers.at("visible") * 16 * 16;
   };
   EXPECT_EQ(pairs("full"), 16 * 16);
   EXPECT_EQ(pairs("causal"), 16 * 17 / 2);
@@ -70,16 +77,16 @@ TEST(Demo, ResultsDoNotDependOnThreads) {
   const auto error = [](const char* threads) {
     const Ran ran = run_program({"demo", "--heads", "2", "--length", "24", "--dim", "8",
                                  "--threads", threads, "--variant", "relative", "--json"});
-    return variants_of(ran).at("relative").numbers.at("largest_error");
+    return passes_of(ran).at("relative backward").numbers.at("largest_error");
   };
   EXPECT_EQ(error("1"), error("3"));
 }
 
 TEST(Demo, QueriesAndKeysMayDiffer) {
   const std::map<std::string, Row> rows =
-      variants_of(run_program(tiny({"--queries", "5", "--json"})));
-  EXPECT_EQ(rows.at("full").numbers.at("queries"), 5);
-  EXPECT_EQ(rows.at("full").numbers.at("keys"), 16);
+      passes_of(run_program(tiny({"--queries", "5", "--json"})));
+  EXPECT_EQ(rows.at("full forward").numbers.at("queries"), 5);
+  EXPECT_EQ(rows.at("full forward").numbers.at("keys"), 16);
 }
 
 TEST(Demo, TextIsATableOfTheChosenVariants) {
@@ -87,16 +94,55 @@ TEST(Demo, TextIsATableOfTheChosenVariants) {
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "") << "no progress where there is no terminal";
   EXPECT_THAT(ran.out, StartsWith("f32, batch 2, heads 4, queries 16, keys 16, dim 8, 2 threads"));
-  EXPECT_THAT(ran.out, AllOf(HasSubstr("\nvariant  what"), HasSubstr("\ncausal   "),
-                             HasSubstr("\ngqa      "), HasSubstr(" 4/1 ")));
+  EXPECT_THAT(ran.out, ContainsRegex("\nvariant +mask +visible +pass +ms +of peak +dense ms "
+                                     "+compile ms +error\n"));
+  EXPECT_THAT(ran.out, ContainsRegex("\ncausal +⣷⣄⠀⠀ +53.1 %  forward "));
+  EXPECT_THAT(ran.out, ContainsRegex("\n  a query sees its past +⣿⣿⣷⣄ +backward "));
+  EXPECT_THAT(ran.out, HasSubstr("\ngqa "));
+  EXPECT_THAT(ran.out, HasSubstr("\nNext, draw a mask of your own:  treadle mask "));
   EXPECT_EQ(ran.out.find("\nfull"), std::string::npos);
+}
+
+TEST(Demo, ThumbnailsShowMasks) {
+  // Its queries are few, and so are their rows of dots.
+  const Ran decode = run_program(tiny({"--variant", "decode"}));
+  EXPECT_THAT(decode.out, ContainsRegex("\ndecode +⠉⠉⠉⠉ +100.0 %  decode "));
+  EXPECT_THAT(decode.out, HasSubstr("\n  one token and its cache, 0.25k"));
+  // Less than a quarter of every part is visible: every other dot.
+  const Ran sparse =
+      run_program({"demo", "--heads", "4", "--length", "512", "--dim", "8", "--variant", "sparse"});
+  EXPECT_EQ(sparse.exit_code, 0) << sparse.err;
+  EXPECT_THAT(sparse.out, HasSubstr("latest 128 and every 128th, 4k"));
+  EXPECT_THAT(sparse.out, HasSubstr("⢕"));
+}
+
+// "mask "q >= kv" --q 8" -> mask, q >= kv, --q, 8
+std::vector<std::string> arguments_of(const std::string& command) {
+  std::vector<std::string> arguments;
+  std::istringstream words(command);
+  for (std::string word; words >> std::quoted(word);) arguments.push_back(word);
+  return arguments;
+}
+
+TEST(Demo, ItsNextStepsWork) {
+  const Ran demo = run_program(tiny({"--variant", "causal"}));
+  std::istringstream lines(demo.out.substr(demo.out.find("\nNext, ")));
+  int commands = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("  treadle ");
+    if (at == std::string::npos) continue;
+    const Ran ran = run_program(arguments_of(line.substr(at + 10)));
+    EXPECT_EQ(ran.exit_code, 0) << line << "\n" << ran.err;
+    ++commands;
+  }
+  EXPECT_EQ(commands, 2);
 }
 
 TEST(Demo, TooLargeAnErrorFails) {
   const Ran ran = run_program(tiny({"--variant", "full", "--tolerance", "0", "--json"}));
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.err, AllOf(StartsWith("treadle: demo: full: "), HasSubstr(" has an error of ")));
-  EXPECT_EQ(rows_of(ran.out).size(), 1U) << "the table is printed all the same";
+  EXPECT_EQ(rows_of(ran.out).size(), 2U) << "the table is printed all the same";
 }
 
 TEST(Demo, DumpShowsWhatWasCompiled) {

@@ -212,7 +212,7 @@ TEST(Mask, Mistakes) {
       {{"q >= kv", "--q", "4", "-o", "/none/x.png"}, "picture: cannot write \"/none/x.png\": No "},
       {{"q >= kv", "--q", "4", "--param", "a=1"}, "--param \"a=1\" is given without --pattern"},
       {{"q >= kv", "--q", "4", "--order", "spiral"},
-       "mask: --order \"spiral\" is no order; known are identity, residue:S, blocks:S, rect:"},
+       "mask: --order \"spiral\" is not an order; known are identity, residue:S, blocks:S, rect:"},
       {{"q >= kv", "--q", "4", "--order", "residue:x"},
        "mask: --order \"residue:x\": \"x\" is not a whole number"},
       {{"q >= kv", "--q", "4", "--order", "residue:0"}, "layout: an order by 0; it must be"},

@@ -285,6 +285,18 @@ TEST(FailingRank, WhoseModReadsOutOfBounds) {
 // Times at which a rank may fall silent or die.
 enum class When { before_plan, before_forward, in_forward, before_backward, in_backward };
 
+std::string name_of(When when) {
+  switch (when) {
+    case When::before_plan: return "BeforePlan";
+    case When::before_forward: return "BeforeForward";
+    case When::in_forward: return "InForward";
+    case When::before_backward: return "BeforeBackward";
+    case When::in_backward: return "InBackward";
+  }
+  return "";
+}
+void PrintTo(When when, std::ostream* out) { *out << name_of(when); }
+
 class LostRank : public testing::TestWithParam<When> {
  protected:
   // What ranks throw and how long after rank 1 was lost.
@@ -294,7 +306,7 @@ class LostRank : public testing::TestWithParam<When> {
   };
   Ends lose(const std::function<void(Exchange&)>& lose_rank) {
     SpreadCall call(causal());
-    call.plan_options.patience = 300ms;
+    call.plan_options.patience = 200ms;
     std::atomic<Clock::time_point> lost = Clock::now();
     Ends ends;
     ends.after.resize(3);
@@ -335,8 +347,8 @@ class LostRank : public testing::TestWithParam<When> {
 TEST_P(LostRank, IsNamedWhenSilent) {
   const Ends ends = lose(silence_rank);
   for (const std::size_t r : {0U, 2U}) {
-    EXPECT_THAT(ends.texts[r], HasSubstr("waited 0.3 s for rank 1, which did not take part"));
-    EXPECT_LT(ends.after[r], 1300ms) << ends.texts[r];
+    EXPECT_THAT(ends.texts[r], HasSubstr("waited 0.2 s for rank 1, which did not take part"));
+    EXPECT_LT(ends.after[r], 1200ms) << ends.texts[r];
   }
   EXPECT_NE(ends.texts[1], "");
 }
@@ -345,26 +357,15 @@ TEST_P(LostRank, IsNamedWhenDead) {
   const Ends ends = lose(kill_rank);
   for (const std::size_t r : {0U, 2U}) {
     EXPECT_THAT(ends.texts[r], HasSubstr("rank 1, which is dead")) << r;
-    EXPECT_LT(ends.after[r], 1300ms) << ends.texts[r];
+    EXPECT_LT(ends.after[r], 1200ms) << ends.texts[r];
   }
   EXPECT_THAT(ends.texts[1], HasSubstr("is dead"));
-}
-
-std::string time_name(const testing::TestParamInfo<When>& info) {
-  switch (info.param) {
-    case When::before_plan: return "BeforePlan";
-    case When::before_forward: return "BeforeForward";
-    case When::in_forward: return "InForward";
-    case When::before_backward: return "BeforeBackward";
-    case When::in_backward: return "InBackward";
-  }
-  return "";
 }
 
 INSTANTIATE_TEST_SUITE_P(Times, LostRank,
                          testing::Values(When::before_plan, When::before_forward, When::in_forward,
                                          When::before_backward, When::in_backward),
-                         time_name);
+                         [](const auto& info) { return name_of(info.param); });
 
 // Afterwards every call says at once that the ranks are lost.
 TEST(LostRanks, SayHowItBegan) {

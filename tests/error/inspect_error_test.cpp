@@ -42,7 +42,7 @@ TEST_F(InspectErrors, ScoreModThatReturnsNoFloat) {
 
 TEST_F(InspectErrors, MaskThatReturnsNoBool) {
   expect_error([&] { visible_pairs("q - kv", {}, pairs); },
-               "layout: the mask gives int; a mask gives one bool");
+               "layout: the mask returns int; a mask returns one bool");
 }
 
 TEST_F(InspectErrors, ReadOutside) {

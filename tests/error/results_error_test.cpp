@@ -113,8 +113,8 @@ TEST_F(ResultErrors, NoViewForAGradient) {
 TEST_F(ResultErrors, AViewForNoGradient) {
   options.score_mod = mods::alibi({"slopes", slopes});
   expect_backward_into({x, x, x, {{"slopes", slopes}}},
-                       "backward: a view for the gradient of \"slopes\" is given, which was not "
-                       "asked for");
+                       "backward: a view for the gradient of \"slopes\" was passed, but "
+                       "Options::gradients does not name it");
 }
 
 TEST_F(ResultErrors, TwoViewsForAGradient) {
@@ -134,7 +134,7 @@ TEST_F(ResultErrors, ShapeOfAGradient) {
 TEST_F(ResultErrors, AGradientThatWasNotAskedFor) {
   const Backward nothing;
   expect_error([&] { (void)nothing.of("slopes"); },
-               "backward: no gradient of \"slopes\" was asked for");
+               "backward: no gradient of \"slopes\" was requested");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_F(ViewErrors, IndexOfAnotherRank) {
 
 TEST_F(ViewErrors, ElementOfAnotherType) {
   expect_error([&] { (void)view.at<double>({0, 0}); },
-               "view: the elements are f32, not f64 as asked for");
+               "view: the elements are f32, but f64 was requested");
 }
 
 TEST_F(ViewErrors, NegativeLength) {
@@ -90,7 +90,7 @@ TEST_F(ViewErrors, StridesThatReachTooFar) {
 TEST_F(ViewErrors, DataOfATensorAsAnotherType) {
   const Tensor tensor(DType::bf16, {2});
   expect_error([&] { (void)tensor.data<f16>(); },
-               "view: the elements are bf16, not f16 as asked for");
+               "view: the elements are bf16, but f16 was requested");
 }
 
 TEST_F(ViewErrors, NegativeThreads) {

@@ -48,8 +48,9 @@ TEST_F(Options, CacheSizeHasAUnit) {
   EXPECT_EQ(size("100M"), 100 << 20);
   EXPECT_EQ(size("5G"), std::int64_t{5} << 30);
   for (const char* wrong : {"", "0", "-1", "M", "1T", "1.5G", "1MB", " 1M", "9999999999G"}) {
-    EXPECT_ERROR(size(wrong), "TREADLE_CACHE_SIZE: '" + std::string(wrong) +
-                                  "' is no size; it is a number of bytes above 0, or of K, M or G");
+    EXPECT_ERROR(size(wrong),
+                 "TREADLE_CACHE_SIZE: '" + std::string(wrong) +
+                     "' is not a size; give a number of bytes above 0, or of K, M or G");
   }
 }
 

@@ -159,10 +159,10 @@ TEST(Build, BadInput) {
       (build(mask_of("score > 0.0"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
       "layout: the mask mentions the score; which pairs are visible must not depend on it");
   EXPECT_ERROR((build(mask_of("q + kv"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1), *executor)),
-               "layout: the mask gives int; a mask gives one bool");
+               "layout: the mask returns int; a mask returns one bool");
   EXPECT_ERROR((build(mask_of("q < kv, q > kv, true"), {.queries = 1, .keys = 1}, Tiles({}, 1, 1),
                       *executor)),
-               "layout: the mask gives several values; a mask gives one bool");
+               "layout: the mask returns several values; a mask returns one bool");
   EXPECT_ERROR((build(mask_of("true"), {.queries = 5, .keys = 1}, Tiles({}, 4, 1), *executor)),
                "layout: tiles for queries 0 up to 4, the extent has 0 up to 5");
   const Extent extent{.queries = 64, .keys = 64};

@@ -53,6 +53,7 @@ bool same_bits(const Tensor& part, const Tensor& whole, std::int64_t begin) {
 struct MaskCase {
   std::string name, mask;
 };
+void PrintTo(const MaskCase& one, std::ostream* out) { *out << one.mask; }
 
 class Calls : public testing::TestWithParam<MaskCase> {
  protected:

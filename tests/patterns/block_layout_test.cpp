@@ -259,7 +259,7 @@ TEST(Capture, KeepsATensorThatIsHandedOver) {
   }
   EXPECT_TRUE(watch.expired());
   EXPECT_ERROR(Capture("ids", std::shared_ptr<const Tensor>()),
-               "capture \"ids\": it is given a null pointer instead of a tensor");
+               "capture \"ids\": it received a null pointer instead of a tensor");
 }
 
 }  // namespace

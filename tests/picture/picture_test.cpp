@@ -280,7 +280,7 @@ TEST(Picture, BadInput) {
         "picture: cannot write \"" + (folder / name).string() + "\": No such file or directory");
   }
   EXPECT_ERROR(draw(mask_of("true"), {1, 2, 4, 4}, 0, 2, {}, *serial_executor()),
-               "picture: batch 0 and head 2 are asked for; there are 1 and 2");
+               "picture: batch 0 and head 2 were requested; there are 1 and 2");
 }
 
 }  // namespace

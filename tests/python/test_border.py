@@ -15,7 +15,7 @@ integers = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
 roles = ("q", "k", "v", "capture", "document", "dout", "dlse")
 sizes = st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(0, 5))
 CLEAR = (
-    "not supported|must be|cannot read|expected an array|not multiples|no multiple|not aligned|null data|has no memory|"
+    "not supported|must be|cannot read|expected an array|not multiples|not a multiple|not aligned|null data|has no memory|"
     "runs on the CPU|byte order|on one device|on device"
 )
 

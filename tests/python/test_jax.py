@@ -258,7 +258,7 @@ x = np.ones((2, 4, 7, 16), np.float32)
     (dict(k=x[:1], v=x[:1]), ValueError, r"k \(1, 4, 7, 16\) .* do not fit"),
     (dict(v=x[:, :, :3]), ValueError, "do not fit"),
     (dict(k=x[..., :8]), ValueError, "do not fit"),
-    (dict(k=x[:, :3], v=x[:, :3]), ValueError, "q has 4 heads, k and v have 3; 4 is no multiple of 3"),
+    (dict(k=x[:, :3], v=x[:, :3]), ValueError, "q has 4 heads, k and v have 3; 4 is not a multiple of 3"),
 ])  # fmt: skip
 def test_errors(arguments, kind, words):
     with pytest.raises(kind, match=words):

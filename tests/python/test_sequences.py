@@ -192,5 +192,5 @@ def test_what_is_refused():
     result = attention.forward_sequences(batch.q, batch.q_starts, pages)
     with pytest.raises(treadle.Error, match="backward: keys lie in pages; gradients need packed keys"):
         attention.backward_sequences(batch.q, batch.q_starts, pages, result, result.out)
-    with pytest.raises(ValueError, match="a capture is asked for that the score mod does not read"):
+    with pytest.raises(ValueError, match="captures names one that the score mod does not read"):
         attention.backward_sequences(batch.q, batch.q_starts, batch.keys, result, result.out, captures=(batch.q,))

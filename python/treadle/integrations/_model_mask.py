@@ -26,7 +26,7 @@ class ModelMask(BlockMask, TorchBlockMask):
         return self
 
     def __getitem__(self, index):
-        raise TypeError(f"part of a BlockMask was asked for: {_USES_NO_INTERFACE}")
+        raise TypeError(f"a model reads part of a BlockMask: {_USES_NO_INTERFACE}")
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):

@@ -88,7 +88,7 @@ def _check(name: str, q, k, v, heads_first: bool) -> tuple:
             "dim, k and v the same heads and length"
         )
     if of_keys == 0 or heads % of_keys:
-        raise ValueError(f"{name}: q has {heads} heads, k and v have {of_keys}; {heads} is no multiple of {of_keys}")
+        raise ValueError(f"{name}: q has {heads} heads, k and v have {of_keys}; {heads} is not a multiple of {of_keys}")
     return q.shape[0], heads, q.shape[length], k.shape[length]
 
 

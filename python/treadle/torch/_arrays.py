@@ -80,7 +80,7 @@ _core.read_tensors(getattr(Tensor, "__dlpack_c_exchange_api__", None), as_array)
 
 def _not_aligned(x: Tensor, address: int) -> ValueError:
     return ValueError(
-        f"a tensor of {x.dtype} begins at address {address:#x}, which is no multiple of its element size, "
+        f"a tensor of {x.dtype} begins at address {address:#x}, which is not a multiple of its element size, "
         f"{x.itemsize}; copy it: x.clone()"
     )
 

@@ -1,6 +1,8 @@
 // The passes that a mask takes, before anything is laid out.
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/mask_passes.h"
+#include "base/hash.h"
+#include "jit/build_id.h"
 #include "layout/build.h"
 #include "plan/tile_plan.h"
 
@@ -57,6 +59,11 @@ std::string Cpu::machine() const {
   std::string name = target_.name;
   if (target_.half_wide) name += ", half-wide products";
   if (target_.wide_loads) name += ", wide loads";
+  // Other emitters make other kernels. The id is of bytes, and messages of digits.
+  const std::string build = jit::build_id();
+  if (!build.empty())
+    name +=
+        ", build " + base::to_string(base::hash_of(std::as_bytes(std::span(build)))).substr(0, 16);
   return name;
 }
 

@@ -21,7 +21,7 @@ class Reference final : public Backend {
   explicit Reference(const Program& program) : program_(program) {}
 
   [[nodiscard]] Layout layout(const Sizes&, const Bindings&, const base::Workers&) const override {
-    base::fail("layout: the reference has no use for a layout; Backend::cpu has");
+    base::fail("layout: Backend::reference does not use layouts; Backend::cpu does");
   }
   [[nodiscard]] Layout listed_layout(layout::Selection listed, const Sizes& sizes,
                                      const Bindings& bound,
@@ -116,7 +116,8 @@ Reference::Posed Reference::pose(const Request& request) const {
   }
   if (request.layout.empty()) return posed;
   if (!request.layout.held()->listed)
-    base::fail("{}: a layout is given, which the reference has no use for", request.name);
+    base::fail("{}: a layout was passed, but Backend::reference does not use layouts",
+               request.name);
   VisibleMask visible =
       visible_mask(request.layout.held()->terms.front().layout, posed.problem.mask);
   posed.problem.mask = std::move(visible.bound);
