@@ -21,17 +21,39 @@ constexpr auto time_for_words = std::chrono::milliseconds(200);
 // A rank may go when it has all it waits for. Whoever does not wait for it gives others this time.
 constexpr auto time_for_others = std::chrono::seconds(1);
 constexpr auto time_to_stop = std::chrono::seconds(1);
+constexpr std::size_t most_kept = 32;
 constexpr auto between_looks = std::chrono::milliseconds(50);
 constexpr auto time_to_let_go = std::chrono::seconds(60);
 
-nb::object memory_of(const std::byte* data, std::size_t size, int flags) {
+nb::object checked(PyObject* object) {
+  if (object == nullptr) throw nb::python_error();
+  return nb::steal(object);
+}
+
+nb::object memory_of(const std::byte* data, std::size_t size) {
   auto* address = reinterpret_cast<char*>(const_cast<std::byte*>(data));
-  return nb::steal(PyMemoryView_FromMemory(address, static_cast<Py_ssize_t>(size), flags));
+  return checked(PyMemoryView_FromMemory(address, static_cast<Py_ssize_t>(size), PyBUF_WRITE));
 }
 
 nb::object copy_of(std::span<const std::byte> bytes) {
-  return nb::steal(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
-                                                 static_cast<Py_ssize_t>(bytes.size())));
+  return checked(PyByteArray_FromStringAndSize(reinterpret_cast<const char*>(bytes.data()),
+                                               static_cast<Py_ssize_t>(bytes.size())));
+}
+
+// Tags keep sizes apart: a message meets a receive of its own size or none. Gathers have tags of their own.
+std::int64_t tag_of(std::size_t size, bool is_gather) {
+  constexpr std::size_t sizes = (std::size_t{1} << 30) - 7;
+  return static_cast<std::int64_t>(2 * (size % sizes)) + (is_gather ? 1 : 0);
+}
+
+// gloo's own words, without the line of its code and the advice.
+std::string reason_of(std::string text) {
+  text.resize(std::min(text.find('\n'), text.size()));
+  if (const std::size_t line = text.find(".cc:"); line != std::string::npos)
+    if (const std::size_t end = text.find("] ", line); end != std::string::npos)
+      text.erase(0, end + 2);
+  text.resize(std::min(text.find(". This is "), text.size()));
+  return text;
 }
 
 // Calls Python. What it raises becomes an Error with its words.
@@ -65,30 +87,6 @@ Messages::Messages(std::span<const Exchange::Send> sends,
   for (const Exchange::Receive& receive : receives)
     if (receive.bytes.size() > most_copied) ++large_;
   new_.reserve(receives.size());
-}
-
-nb::list Messages::sends_for_python(std::span<const Exchange::Send> sends) const {
-  nb::list list;
-  for (std::size_t i = 0; i < sends.size(); ++i) {
-    const std::span<const std::byte> bytes = sends[i].bytes;
-    const bool is_large = bytes.size() > most_copied;
-    list.append(nb::make_tuple(
-        i, sends[i].rank,
-        is_large ? memory_of(bytes.data(), bytes.size(), PyBUF_WRITE) : copy_of(bytes), is_large));
-  }
-  return list;
-}
-
-nb::list Messages::receives_for_python() const {
-  nb::list list;
-  for (std::size_t i = 0; i < receives_.size(); ++i) {
-    const std::span<std::byte> bytes = receives_[i].bytes;
-    list.append(nb::make_tuple(i, receives_[i].rank, bytes.size(),
-                               bytes.size() > most_copied
-                                   ? memory_of(bytes.data(), bytes.size(), PyBUF_WRITE)
-                                   : nb::none()));
-  }
-  return list;
 }
 
 void Messages::arrived(std::size_t receive, std::uintptr_t address) {
@@ -152,7 +150,14 @@ class GroupTransfer final : public Transfer {
 
   ~GroupTransfer() override {
     if (!messages_->give_up()) return;
-    exchange_.close();
+    // A handler of a signal may have raised in between.
+    for (bool closed = false; !closed;) {
+      try {
+        exchange_.close();
+        closed = true;
+      } catch (const Error&) {
+      }
+    }
     const auto end = std::chrono::steady_clock::now() + time_to_let_go;
     while (messages_->uses_memory()) {
       if (std::chrono::steady_clock::now() > end) {
@@ -179,19 +184,73 @@ class GroupTransfer final : public Transfer {
 
 }  // namespace
 
+GroupExchange::GroupExchange(int rank, int ranks, nb::object port)
+    : rank_(rank), ranks_(ranks), port_(std::move(port)) {
+  receive_ = port_.attr("receive");
+  send_ = port_.attr("send");
+  empty_ = port_.attr("empty");
+  tensor_of_ = port_.attr("tensor_of");
+  received_ = port_.attr("received");
+  sent_ = port_.attr("sent");
+  kept_ = port_.attr("kept");
+}
+
 GroupExchange::~GroupExchange() {
   const nb::gil_scoped_acquire lock;
-  port_.reset();
+  for (nb::object* object :
+       {&port_, &receive_, &send_, &empty_, &tensor_of_, &received_, &sent_, &kept_})
+    object->reset();
+}
+
+// Calls functions of torch's and of the standard library that are C's: no code of Python's runs, in which a handler of a
+// signal could raise.
+void GroupExchange::begin_receive(const Receive& receive, std::size_t number, bool is_gather,
+                                  const std::shared_ptr<Messages>& messages) {
+  const std::span<std::byte> bytes = receive.bytes;
+  const bool is_large = bytes.size() > most_copied;
+  const nb::object tensor =
+      is_large ? tensor_of_(memory_of(bytes.data(), bytes.size())) : empty_(bytes.size());
+  const nb::object work =
+      receive_(nb::make_tuple(tensor), receive.rank, tag_of(bytes.size(), is_gather));
+  received_[nb::int_(receive.rank)].attr("put")(
+      nb::make_tuple(work, tensor, messages, number, is_large));
+}
+
+void GroupExchange::begin_send(const Send& send, std::size_t number, bool is_gather,
+                               const std::shared_ptr<Messages>& messages) {
+  const std::span<const std::byte> bytes = send.bytes;
+  const bool is_large = bytes.size() > most_copied;
+  const nb::object tensor =
+      tensor_of_(is_large ? memory_of(bytes.data(), bytes.size()) : copy_of(bytes));
+  const nb::object work = send_(nb::make_tuple(tensor), send.rank, tag_of(bytes.size(), is_gather));
+  if (is_large) {
+    sent_.attr("put")(nb::make_tuple(work, tensor, messages, number, send.rank));
+    return;
+  }
+  messages->sent(number);
+  kept_.attr("append")(nb::make_tuple(work, tensor, nb::none(), 0, send.rank));
+  while (nb::len(kept_) > most_kept) sent_.attr("put")(kept_.attr("popleft")());
 }
 
 std::unique_ptr<Transfer> GroupExchange::begin(std::span<const Send> sends,
                                                std::span<const Receive> receives, bool is_gather) {
   auto messages = std::make_shared<Messages>(sends, receives);
   auto transfer = std::make_unique<GroupTransfer>(*this, messages, is_gather);
-  with_python([&] {
-    port_.attr("start")(messages->sends_for_python(sends), messages->receives_for_python(),
-                        is_gather, messages);
-  });
+  const nb::gil_scoped_acquire lock;
+  const auto try_one = [&](int rank, std::size_t bytes, const auto& begin_one) {
+    try {
+      begin_one();
+    } catch (const std::exception& error) {
+      messages->dropped(bytes > most_copied);
+      gone(rank, error.what());
+    }
+  };
+  for (std::size_t i = 0; i < receives.size(); ++i)
+    try_one(receives[i].rank, receives[i].bytes.size(),
+            [&] { begin_receive(receives[i], i, is_gather, messages); });
+  for (std::size_t i = 0; i < sends.size(); ++i)
+    try_one(sends[i].rank, sends[i].bytes.size(),
+            [&] { begin_send(sends[i], i, is_gather, messages); });
   return transfer;
 }
 
@@ -238,8 +297,8 @@ void GroupExchange::abandon(const std::string& why) {
 void GroupExchange::gone(int rank, const std::string& why) {
   const std::lock_guard lock(mutex_);
   if (trouble_) return;
-  trouble_ =
-      Trouble{rank, "exchange: rank " + std::to_string(rank) + " is gone: " + why, Clock::now()};
+  trouble_ = Trouble{rank, "exchange: rank " + std::to_string(rank) + " is gone: " + reason_of(why),
+                     Clock::now()};
   in_trouble_.store(true, std::memory_order_release);
 }
 

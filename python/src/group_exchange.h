@@ -1,7 +1,7 @@
-// An Exchange over a group of processes that Python knows: treadle/torch/distributed/_group.py moves the messages.
+// An Exchange over a process group of torch's, which treadle/torch/distributed/_group.py hands over.
 //
-// Python's side is told what to begin, with Python's lock. Threads of its own say what has arrived and who is gone; so
-// looking at a transfer takes no lock of Python's. What is small is copied, so it can be given up at any time. What is
+// Messages begin with Python's lock. Threads of Python's wait for them, and say here what has arrived and who is gone;
+// so looking at a transfer takes no lock of Python's. What is small is copied, so it can be given up at any time. What is
 // large is read and written where it lies: giving it up closes the group, which makes everybody let go of it.
 #pragma once
 
@@ -29,11 +29,6 @@ class Messages {
  public:
   Messages(std::span<const Exchange::Send> sends, std::span<const Exchange::Receive> receives);
 
-  // What Python begins: (number, rank, memory of the caller's or a copy), and (number, rank, size, memory of the
-  // caller's or None). With Python's lock.
-  [[nodiscard]] nanobind::list sends_for_python(std::span<const Exchange::Send> sends) const;
-  [[nodiscard]] nanobind::list receives_for_python() const;
-
   // Python tells: a receive is there, at an address if it lies in memory of Python's; a send has left.
   void arrived(std::size_t receive, std::uintptr_t address);
   void sent(std::size_t send);
@@ -60,9 +55,9 @@ class Messages {
 
 class GroupExchange final : public Exchange {
  public:
-  // `port` has start(sends, receives, is_gather, messages), tell(text) and close().
-  GroupExchange(int rank, int ranks, nanobind::object port)
-      : rank_(rank), ranks_(ranks), port_(std::move(port)) {}
+  // `port` has receive(tensors, rank, tag) and send(tensors, rank, tag), functions of the group's; empty(size) and
+  // tensor_of(memory); what waits for what they begin: received[rank], sent and kept; tell(text) and close().
+  GroupExchange(int rank, int ranks, nanobind::object port);
   ~GroupExchange() override;
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -90,6 +85,10 @@ class GroupExchange final : public Exchange {
  private:
   std::unique_ptr<Transfer> begin(std::span<const Send> sends, std::span<const Receive> receives,
                                   bool is_gather);
+  void begin_receive(const Receive& receive, std::size_t number, bool is_gather,
+                     const std::shared_ptr<Messages>& messages);
+  void begin_send(const Send& send, std::size_t number, bool is_gather,
+                  const std::shared_ptr<Messages>& messages);
   void tell(const std::string& why);
   [[noreturn]] void stop_waiting();
   void look_for_signals();
@@ -102,7 +101,7 @@ class GroupExchange final : public Exchange {
   };
 
   const int rank_, ranks_;
-  nanobind::object port_;
+  nanobind::object port_, receive_, send_, empty_, tensor_of_, received_, sent_, kept_;
   std::mutex mutex_;
   std::atomic<bool> in_trouble_{false};
   std::optional<Trouble> trouble_;  // the first, but words go before silence

@@ -1,4 +1,4 @@
-"""A process group as ranks of distributed calls: moves the messages of an exchange (python/src/group_exchange.h).
+"""A process group as ranks of distributed calls: waits for the messages of an exchange (python/src/group_exchange.h).
 
 torch's Work of a gloo message cannot be asked whether it is done, only waited for. So threads wait: one for each rank
 that messages come from, one for what is sent. Two more things are always on their way from every other rank: its last
@@ -9,7 +9,7 @@ when somebody dies.
 from __future__ import annotations
 
 import atexit
-import re
+import functools
 import threading
 import time
 import weakref
@@ -22,22 +22,10 @@ import torch.distributed as dist
 
 from ... import _core
 
-# Tags keep sizes apart: a message meets a receive of its own size or none. Gathers have tags of their own.
-_SIZES = 2**30 - 7
+# Above all tags of messages.
 _WORDS, _CLOSING = 2**31 - 1, 2**31 - 2
 _WORDS_BYTES = 2048
 _FOR_EVER = timedelta(days=365)  # the library looks at the clock
-_KEPT_SENDS = 32
-
-
-def _tag(size: int, is_gather: bool) -> int:
-    return 2 * (size % _SIZES) + is_gather
-
-
-def _reason(error: BaseException) -> str:
-    """gloo's own words, without the line of its code and the advice."""
-    text = str(error).strip().split("\n")[0]
-    return re.sub(r"^\[[^\]]*:\d+\] ", "", text).split(". This is ")[0] or type(error).__name__
 
 
 class _Port:
@@ -46,11 +34,17 @@ class _Port:
     def __init__(self, backend, rank: int, ranks: int):
         self._backend = backend
         self._others = [r for r in range(ranks) if r != rank]
-        self._sends: deque = deque()  # small ones, which the exchange has forgotten
         self._closed = False
+        self._to_close = list(self._others)
         self._closing = threading.Lock()
-        self._sent: SimpleQueue = SimpleQueue()
-        self._received = {r: SimpleQueue() for r in self._others}
+        # What the exchange begins messages with. It calls functions of C alone.
+        self.receive, self.send = backend.recv, backend.send
+        self.empty = functools.partial(torch.empty, dtype=torch.uint8, device="cpu")
+        self.tensor_of = functools.partial(torch.frombuffer, dtype=torch.uint8)
+        # (work, tensor, messages, number, is large or rank), for threads that wait.
+        self.sent: SimpleQueue = SimpleQueue()
+        self.received = {r: SimpleQueue() for r in self._others}
+        self.kept: deque = deque()  # small sends, which the exchange has forgotten; nobody waits for the last ones
 
     def begin(self, exchange) -> None:
         self.exchange = exchange
@@ -64,37 +58,6 @@ class _Port:
             thread.start()
 
     # --- called by the exchange ----------------------------------------------------------------------------------
-
-    def start(self, sends: list, receives: list, is_gather: bool, messages) -> None:
-        """Begins messages. Whatever cannot begin fails with its rank."""
-        recv, send, queues = self._backend.recv, self._backend.send, self._received
-        for i, rank, size, memory in receives:
-            try:
-                if memory is None:
-                    tensor = torch.empty(size, dtype=torch.uint8, device="cpu")
-                else:
-                    tensor = torch.frombuffer(memory, dtype=torch.uint8)
-                work = recv([tensor], rank, _tag(size, is_gather))
-            except BaseException as error:
-                self._failed(rank, error, messages, memory is not None)
-            else:
-                queues[rank].put((work, tensor, messages, i, memory is not None))
-            tensor = work = None
-        for i, rank, memory, is_large in sends:
-            try:
-                tensor = torch.frombuffer(memory, dtype=torch.uint8)
-                work = send([tensor], rank, _tag(tensor.numel(), is_gather))
-            except BaseException as error:
-                self._failed(rank, error, messages, is_large)
-            else:
-                if is_large:
-                    self._sent.put((work, tensor, messages, i, rank))
-                else:
-                    messages.sent(i)
-                    self._sends.append((work, tensor, None, 0, rank))
-            tensor = work = None
-        while len(self._sends) > _KEPT_SENDS:
-            self._sent.put(self._sends.popleft())
 
     def tell(self, text: str) -> None:
         """Last words to all others, who end their calls with them."""
@@ -119,21 +82,20 @@ class _Port:
 
     def close(self) -> None:
         """Cuts all connections, which ends every wait: a timeout does that to a whole group of gloo's."""
+        self._closed = True
         with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-        nothing = torch.zeros(1, dtype=torch.uint8, device="cpu")
-        for rank in self._others:  # some may be gone, and nobody waits for those
-            try:
-                self._backend.recv([nothing], rank, _CLOSING).wait(timedelta(milliseconds=1))
-            except RuntimeError:
-                pass
+            nothing = torch.zeros(1, dtype=torch.uint8, device="cpu")
+            while self._to_close:
+                try:  # some may be gone, and nobody waits for those
+                    self._backend.recv([nothing], self._to_close[-1], _CLOSING).wait(timedelta(milliseconds=1))
+                except RuntimeError:
+                    pass
+                self._to_close.pop()
 
     def end(self) -> None:
         """At the end of Python, which threads that wait would not survive."""
         self.close()
-        for queue in (self._sent, *self._received.values()):
+        for queue in (self.sent, *self.received.values()):
             queue.put(None)
         end = time.monotonic() + 5
         for thread in self._threads:
@@ -142,12 +104,12 @@ class _Port:
     # --- threads -------------------------------------------------------------------------------------------------
 
     def _failed(self, rank: int, error: BaseException, messages, is_large: bool) -> None:
-        self.exchange.gone(rank, _reason(error))
+        self.exchange.gone(rank, str(error))
         if messages is not None:
             messages.dropped(is_large)
 
     def _await_receives(self, rank: int) -> None:
-        while (item := self._received[rank].get()) is not None:
+        while (item := self.received[rank].get()) is not None:
             work, tensor, messages, i, is_large = item
             del item
             try:
@@ -162,7 +124,7 @@ class _Port:
             del messages
 
     def _await_sends(self) -> None:
-        while (item := self._sent.get()) is not None:
+        while (item := self.sent.get()) is not None:
             work, tensor, messages, i, rank = item
             del item
             try:
@@ -181,7 +143,7 @@ class _Port:
             work.wait(_FOR_EVER)
         except BaseException as error:
             if not self._closed:
-                self.exchange.gone(rank, _reason(error))
+                self.exchange.gone(rank, str(error))
             return
         length = int.from_bytes(bytes(words[:4].tolist()), "little")
         self.exchange.told(bytes(words[4 : 4 + length].tolist()).decode(errors="replace"))
@@ -202,7 +164,7 @@ class Group:
         except RuntimeError as error:
             raise RuntimeError(
                 f"rank {self.rank} waited {patience} s for all {self.ranks} ranks of the group; all of them make the "
-                f"first create_block_mask or context_parallel of a group: {_reason(error)}"
+                f"first create_block_mask or context_parallel of a group: {error}"
             ) from error
         self._port = _Port(own._get_backend(torch.device("cpu")), self.rank, self.ranks)
         self.exchange = _core.GroupExchange(self.rank, self.ranks, self._port)
