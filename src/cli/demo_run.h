@@ -21,8 +21,10 @@ struct PassOutcome {
   double ms = 0;
   double share = 0;     // of multiply-adds; for decode, of reading the keys and values
   bool steady = true;   // false: other programs kept the machine busy all the time
+  double loop = 0;      // GFLOP/s of multiply-adds beside it; 0 for decode
   double dense_ms = 0;  // the same pass without a mask and a score mod
   bool dense_steady = true;
+  double dense_loop = 0;
   double error = 0;   // the largest of all results, in units of the largest number in that result
   std::string worst;  // the result that has it: out, dq, dk, dv or a capture's name
 };
@@ -46,10 +48,13 @@ class DemoRunner {
   // those of decode at the size at which it is timed.
   Outcome run(const Variant& variant, const Sizes& sizes, const Report& report);
 
+  // What looked steady is not if the loop ran faster at another time: to be called at the end.
+  void judge(std::vector<PassOutcome>& passes) const;
+
  private:
   std::vector<PassOutcome> time(const Prepared& ready, const Variant& variant, const Sizes& sizes,
                                 double visible, const Report& report);
-  // Measured once for each size.
+  // Measured once for each size, and again while the machine was busy.
   const std::vector<PassOutcome>& dense(const Variant& variant, const Sizes& sizes,
                                         std::int64_t key_heads, const Report& report);
 

@@ -54,7 +54,7 @@ double Peak::measure() {
 
 Share measure_share(Peak& peak, double flops, const std::function<void()>& work,
                     const Effort& effort) {
-  std::vector<double> times, shares;
+  std::vector<double> times, shares, loops;
   double shortest = std::numeric_limits<double>::infinity();
   double total = 0;
   double before = peak.measure();
@@ -66,6 +66,7 @@ Share measure_share(Peak& peak, double flops, const std::function<void()>& work,
     shortest = std::min(shortest, ms);
     if (std::min(before, after) >= dropped * peak.best()) {
       times.push_back(ms);
+      loops.push_back((before + after) / 2);
       shares.push_back(flops / ms / 1e6 / ((before + after) / 2));
     }
     total += ms;
@@ -73,10 +74,10 @@ Share measure_share(Peak& peak, double flops, const std::function<void()>& work,
   }
   if (times.empty()) {  // the machine never held still
     const double gflops = flops / shortest / 1e6;
-    return {shortest, gflops, gflops / peak.best(), false};
+    return {shortest, gflops, gflops / peak.best(), false, peak.best()};
   }
   const double ms = median(times);
-  return {ms, flops / ms / 1e6, median(shares), true};
+  return {ms, flops / ms / 1e6, median(shares), true, median(loops)};
 }
 
 double measure_ratio(const std::function<void()>& base, const std::function<void()>& work,

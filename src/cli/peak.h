@@ -42,6 +42,7 @@ struct Share {
   // False: the loop dropped beside every turn. Then ms is the shortest, and the share that of the
   // best loop: the work may reach more.
   bool steady = true;
+  double loop = 0;  // GFLOP/s of the loop beside the turns that count
 };
 
 // Of work that does so many floating-point operations. A turn beside which the loop dropped is
