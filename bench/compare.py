@@ -194,6 +194,7 @@ def plot(rows: list, names: list, path) -> bool:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", default="", help="only cases whose names contain this")
+    parser.add_argument("--only", help="only the case of this name")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=7, help="at least so many turns")
     parser.add_argument("--seconds", type=float, default=3, help="about so long per case")
@@ -215,7 +216,7 @@ def main():
     names = [w.name for w in workers]
     rows = []
     for case in cases():
-        if arguments.case not in case.name:
+        if arguments.case not in case.name or arguments.only not in (None, case.name):
             continue
         print(f"{case.name} ...", file=sys.stderr, flush=True)
         rows.append(measure(case, workers, arguments.rounds, arguments.seconds))
