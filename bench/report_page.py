@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pathlib
+import textwrap
 
 MARK = "(busy)"
 
@@ -110,9 +111,9 @@ def lengths(rows, plots):
         curves = {}
         for (mask,), some in groups(of, "mask").items():
             grows = slope(some)
-            curves[f"{mask}: length^{grows:.2f}"] = [(r["length"], r["ms"], r["busy"]) for r in some]
+            curves[mask if grows != grows else f"{mask}: length^{grows:.2f}"] = [(r["length"], r["ms"], r["busy"]) for r in some]
             longest = max(some, key=lambda r: r["length"])
-            lines.append([mask, direction[0], str(longest["length"]), cell(longest, "ms"), f"{grows:.2f}"])
+            lines.append([mask, direction[0], str(longest["length"]), cell(longest, "ms"), "" if grows != grows else f"{grows:.2f}"])
         out.append(plots.draw("lengths-" + direction[0].replace(" ", "-"), "length", "milliseconds", curves))
     head = ["mask", "direction", "length", "ms", "slope"]
     return ("4 heads, dim 64, f32. The slope is of the longer half: 2 is quadratic in the length, 1 is linear.\n",
@@ -200,6 +201,13 @@ def heading(found: dict) -> str:
     return table(["", ""], lines)
 
 
+def wrapped(part: str) -> str:
+    """A paragraph in lines as pages have them; tables, headings and pictures as they are."""
+    if part.startswith(("|", "#", "!")):
+        return part
+    return textwrap.fill(" ".join(part.split()), 119, break_long_words=False, break_on_hyphens=False) + "\n"
+
+
 def write(found: dict, page: pathlib.Path):
     plots = Plots(page.parent / "plots")
     text = ["# Benchmarks\n",
@@ -220,4 +228,4 @@ def write(found: dict, page: pathlib.Path):
         if part["about"]["commit"] != found["about"]["commit"]:
             text.append(f"Of commit {part['about']['commit']}, {part['about']['date']}.\n")
         text += section(part["rows"], plots)
-    page.write_text("\n".join(text))
+    page.write_text("\n".join(wrapped(part) for part in text))
