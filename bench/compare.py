@@ -277,6 +277,7 @@ def plot(rows: list, names: list, made: str, path) -> bool:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--case", action="append", help="only cases whose names contain this. Repeatable")
+    parser.add_argument("--only", help="only the case of this name")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=7, help="at least so many turns")
     parser.add_argument("--seconds", type=float, default=3, help="about so long per case")
@@ -300,7 +301,7 @@ def main():
     made = about(arguments.threads)
     measured = []
     for case in cases():
-        if not any(part in case.name for part in arguments.case or [""]):
+        if not any(part in case.name for part in arguments.case or [""]) or arguments.only not in (None, case.name):
             continue
         print(f"{case.name} ...", file=sys.stderr, flush=True)
         measured.append(measure(case, workers, machine, arguments.rounds, arguments.seconds))

@@ -20,23 +20,33 @@ plan::ModFacts ordinary(const ir::Graph& graph) {
 
 }  // namespace
 
-std::string assembly_text(const Options& options, const AssemblyRequest& request,
-                          const plan::Target& target) {
+std::vector<NamedKernel> ordinary_kernels(const Options& options, std::int64_t dim,
+                                          const plan::Target& target) {
   const backend::Program program = api::stages_of(options).program;
   const backend::cpu::Forms forms = backend::cpu::forms_of(program);
   const backend::cpu::ForwardKind kind{.target = target,
-                                       .dim = request.dim,
-                                       .value_dim = request.dim,
+                                       .dim = dim,
+                                       .value_dim = dim,
                                        .score_facts = ordinary(forms.score.graph),
                                        .mask_facts = ordinary(program.mask)};
   const auto spec = [&](bool masked) {
     return backend::cpu::forward_spec(program, forms, kind, {.masked = masked});
   };
-  std::string text = fmt::format("# {}\n# {}\n\n# where every pair is visible\n",
-                                 to_text(kind.target), to_text(spec(false).plan));
-  text += jit::assembly_of(spec(false));
-  if (forms.sees_all || program.mask[program.mask.output()].op == ir::Op::constant) return text;
-  return text + "\n# where the mask decides\n" + jit::assembly_of(spec(true));
+  std::vector<NamedKernel> kernels{{"where every pair is visible", spec(false)}};
+  if (forms.sees_all || program.mask[program.mask.output()].op == ir::Op::constant) return kernels;
+  kernels.push_back({"where the mask decides", spec(true)});
+  return kernels;
+}
+
+std::string assembly_text(const Options& options, const AssemblyRequest& request,
+                          const plan::Target& target) {
+  std::string text;
+  for (const NamedKernel& kernel : ordinary_kernels(options, request.dim, target)) {
+    text +=
+        text.empty() ? fmt::format("# {}\n# {}\n", to_text(target), to_text(kernel.spec.plan)) : "";
+    text += fmt::format("\n# {}\n{}", kernel.name, jit::assembly_of(kernel.spec));
+  }
+  return text;
 }
 
 }  // namespace treadle::cli

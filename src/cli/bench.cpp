@@ -18,8 +18,8 @@ namespace {
 std::vector<BenchCase> chosen(const std::string& pattern) {
   std::vector<BenchCase> cases;
   for (const auto& some :
-       {forward_cases(), listed_cases(), decode_cases(), paged_cases(), backward_cases(),
-        sparse_cases(), layout_cases(), compile_cases(), plan_cases()})
+       {loop_cases(), forward_cases(), listed_cases(), decode_cases(), paged_cases(),
+        backward_cases(), sparse_cases(), layout_cases(), compile_cases(), plan_cases()})
     cases.insert(cases.end(), some.begin(), some.end());
   std::erase_if(
       cases, [&](const BenchCase& c) { return fnmatch(pattern.c_str(), c.name.c_str(), 0) != 0; });

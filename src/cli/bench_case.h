@@ -37,6 +37,7 @@ struct BenchCase {
   std::function<Measured(Executor&)> run;
 };
 
+std::vector<BenchCase> loop_cases();
 std::vector<BenchCase> forward_cases();
 std::vector<BenchCase> listed_cases();
 std::vector<BenchCase> decode_cases();

@@ -198,8 +198,9 @@ std::vector<BenchCase> layout_cases() {
     cases.push_back({"layout-" + name, "layout", std::move(run)});
   };
   for (const char* name : {"causal", "window", "document", "causal-document", "prefix"}) {
-    for (const auto& [suffix, length] :
-         {std::pair{"16k", std::int64_t{1} << 14}, {"1m", std::int64_t{1} << 20}}) {
+    for (const auto& [suffix, length] : {std::pair{"16k", std::int64_t{1} << 14},
+                                         {"128k", std::int64_t{1} << 17},
+                                         {"1m", std::int64_t{1} << 20}}) {
       add(fmt::format("{}-{}", name, suffix),
           [name = std::string(name), length = length](Executor& executor) {
             return measure_build(long_mask(name, length), length, executor);
@@ -215,8 +216,9 @@ std::vector<BenchCase> layout_cases() {
                                {"far-fixed", far_fixed_text},
                                {"local-or-strided", local_or_strided_text},
                                {"dilated", dilated_text}}) {
-    for (const auto& [suffix, length] :
-         {std::pair{"64k", std::int64_t{1} << 16}, {"1m", std::int64_t{1} << 20}}) {
+    for (const auto& [suffix, length] : {std::pair{"64k", std::int64_t{1} << 16},
+                                         {"256k", std::int64_t{1} << 18},
+                                         {"1m", std::int64_t{1} << 20}}) {
       add(fmt::format("{}-{}", mask.name, suffix),
           [text = mask.text, length = length](Executor& executor) {
             return measure_choice(text, length, executor);

@@ -91,13 +91,28 @@ void add_explain(CLI::App& program) {
                                             "Print the forward kernels as assembly instead");
   assembly->excludes(json);
   assembly->excludes(queries);
+  CLI::Option* kernels = command->add_flag(
+      "--kernels", request->kernels,
+      "Also compile the forward kernels: bytes of code, spills, how long it took");
+  kernels->excludes(json);
+  CLI::Option* html =
+      command->add_option("--html", request->html, "Write all of it into this file, as a page");
+  html->excludes(json);
+  html->excludes(assembly);
+  kernels->excludes(assembly);
   command->add_option("--target", request->target,
-                      "The processor that --asm or --q is for; this one if not given");
-  command->add_option("--dim", request->assembly.dim, "Head dim of the kernels that --asm prints")
-      ->check(between(1, 4096))
-      ->capture_default_str()
-      ->needs(assembly);
-  command->callback([request] { explain(*request); });
+                      "The processor that --asm, --q or --kernels is for; this one if not given");
+  CLI::Option* dim = command
+                         ->add_option("--dim", request->assembly.dim,
+                                      "Head dim of the kernels of --asm, --kernels and --html")
+                         ->check(between(1, 4096))
+                         ->capture_default_str();
+  command->callback([request, dim] {
+    const bool kernels = request->assembly.wanted || request->kernels || !request->html.empty();
+    if (dim->count() != 0 && !kernels)
+      throw CLI::RequiresError("--dim", "--asm, --kernels or --html");
+    explain(*request);
+  });
 }
 
 void add_mask(CLI::App& program) {

@@ -22,7 +22,9 @@ struct ExplainRequest {
   std::vector<std::string> gradients;
   std::int64_t queries = 0, keys = 0;  // 0: not given
   bool json = false;
-  std::string target;  // empty: this machine's own
+  std::string target;    // empty: this machine's own
+  bool kernels = false;  // their sizes and what they cost to make
+  std::string html;      // a file for all of it as a page; empty: none
   AssemblyRequest assembly;
 };
 

@@ -13,9 +13,12 @@
 #include "cli/assembly.h"
 #include "cli/capture_values.h"
 #include "cli/commands.h"
+#include "cli/explain_page.h"
 #include "cli/table.h"
 #include "ir/print.h"
+#include "jit/engine.h"
 #include "layout/choice_text.h"
+#include "picture/picture.h"
 #include "plan/tile_plan.h"
 #include "treadle/attention.h"
 
@@ -146,32 +149,92 @@ void print_indented(std::string_view title, std::string_view text) {
   fmt::print("\n");
 }
 
-void print_text(const Explained& explained, const std::vector<Capture>& captures,
-                const std::vector<std::string>& gradients) {
-  Table hashes({"graph", "hash"});
-  for (const Stage& stage : explained.stages) {
-    print_indented(stage.name, stage.text);
-    hashes.add({stage.name, to_string(stage.hash)});
-  }
-  for (std::size_t i = 0; i < explained.passes.terms.size(); ++i)
-    print_indented(title_of(explained.passes, i), text_of(explained.passes, i));
-  fmt::print("{}", hashes.to_text());
-  if (captures.empty()) return;
+// Mods as they were given.
+std::string given_text(const ExplainRequest& request) {
+  return fmt::format("score: {}\nmask:  {}", request.score, request.mask);
+}
 
+// Of the first batch and head, as `treadle mask` draws it.
+Section layout_section(const ExplainRequest& request, const Explained& explained) {
+  const std::int64_t keys = request.keys == 0 ? request.queries : request.keys;
+  const layout::Extent extent{.queries = request.queries, .keys = keys};
+  const ir::Graph& graph = explained.made.program.mask;
+  const layout::Mask mask{graph, api::memory_of(graph.slots(), explained.made.captures)};
+  const std::shared_ptr<Executor> executor = tbb_executor();
+  const picture::Picture small =
+      draw(mask, extent, 0, 0, picture::terminal_grid(extent), *executor);
+  picture::Picture large = draw(mask, extent, 0, 0, picture::image_grid(extent), *executor);
+  large.title = request.mask;
+  return {fmt::format("layout of {} queries x {} keys, batch 0, head 0", request.queries, keys),
+          to_terminal(small) + terminal_legend(small), to_svg(large)};
+}
+
+Section kernel_section(const Options& options, const ExplainRequest& request) {
+  const plan::Target target = target_of(request);
+  Table table({"forward kernel", "bytes", "spills", "reloads", "ms to compile"});
+  const std::vector<NamedKernel> kernels = ordinary_kernels(options, request.assembly.dim, target);
+  const std::string head =
+      fmt::format("{}\n{}\n\n", to_text(target), to_text(kernels.front().spec.plan));
+  for (const NamedKernel& kernel : kernels) {
+    const jit::CodeFacts facts = jit::facts_of(kernel.spec);
+    table.add({kernel.name, facts.bytes, facts.spills, facts.reloads,
+               Cell(facts.ms, fmt::format("{:.1f}", facts.ms))});
+  }
+  return {"kernels", head + table.to_text()};
+}
+
+std::string captures_text(const Explained& explained, const std::vector<Capture>& captures,
+                          const std::vector<std::string>& gradients) {
   Table table({"capture", "dtype", "rank", "read by", "gradient"});
   for (const Capture& capture : captures) {
     table.add({capture.name(), name_of(capture.view().dtype()), capture.view().rank(),
                readers_of(capture.name(), explained),
                std::ranges::count(gradients, capture.name()) > 0});
   }
-  fmt::print("\n{}", table.to_text());
+  return table.to_text();
+}
+
+std::string hashes_text(const Explained& explained) {
+  Table hashes({"graph", "hash"});
+  for (const Stage& stage : explained.stages) hashes.add({stage.name, to_string(stage.hash)});
+  return hashes.to_text();
+}
+
+// All stages in their order; what a length or kernels are needed for only if they are asked for.
+std::vector<Section> sections_of(const Options& options, const ExplainRequest& request,
+                                 const Explained& explained) {
+  std::vector<Section> sections;
+  for (const Stage& stage : explained.stages) sections.push_back({stage.name, stage.text});
+  if (request.queries != 0) sections.push_back(layout_section(request, explained));
+  for (std::size_t i = 0; i < explained.passes.terms.size(); ++i)
+    sections.push_back({title_of(explained.passes, i), text_of(explained.passes, i)});
+  if (request.kernels || !request.html.empty())
+    sections.push_back(kernel_section(options, request));
+  return sections;
+}
+
+void print_text(const std::vector<Section>& sections, const Explained& explained,
+                const std::vector<Capture>& captures, const std::vector<std::string>& gradients) {
+  for (const Section& section : sections) print_indented(section.title, section.text);
+  fmt::print("{}", hashes_text(explained));
+  if (!captures.empty()) fmt::print("\n{}", captures_text(explained, captures, gradients));
+}
+
+void write_html(const ExplainRequest& request, std::vector<Section> sections,
+                const Explained& explained, const std::vector<Capture>& captures) {
+  sections.insert(sections.begin(), {"given", given_text(request)});
+  if (!captures.empty())
+    sections.push_back({"captures", captures_text(explained, captures, request.gradients)});
+  sections.push_back({"hashes", hashes_text(explained)});
+  write_page(request.html, fmt::format("{} where {}", request.score, request.mask), sections);
 }
 
 }  // namespace
 
 void explain(const ExplainRequest& request) {
-  if (!request.target.empty() && !request.assembly.wanted && request.queries == 0) {
-    base::fail("explain: --target \"{}\" is given without --asm or --q, which it is for",
+  const bool kernels = request.kernels || !request.html.empty();
+  if (!request.target.empty() && !request.assembly.wanted && !kernels && request.queries == 0) {
+    base::fail("explain: --target \"{}\" is given without --asm, --q or --kernels, which it is for",
                request.target);
   }
   const std::vector<Capture> captures = captures_perhaps_with_values("explain", request.captures);
@@ -184,11 +247,10 @@ void explain(const ExplainRequest& request) {
     return;
   }
   const Explained done = explained(options, request);
-  if (request.json) {
-    print_json(done, captures);
-  } else {
-    print_text(done, captures, request.gradients);
-  }
+  if (request.json) return print_json(done, captures);
+  const std::vector<Section> sections = sections_of(options, request, done);
+  if (!request.html.empty()) return write_html(request, sections, done, captures);
+  print_text(sections, done, captures, request.gradients);
 }
 
 }  // namespace treadle::cli

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <llvm/IR/Module.h>
+#include <llvm/Target/TargetMachine.h>
 
 #include <memory>
 #include <string>
@@ -32,6 +33,11 @@ class Compiler {
   }
   std::string assembly(llvm::Module& module) {
     return generate(module, llvm::CodeGenFileType::AssemblyFile);
+  }
+  // With LLVM's remarks, which say where a value goes to the stack and comes back.
+  std::string assembly_with_remarks(llvm::Module& module) {
+    machine_->Options.MCOptions.AsmVerbose = true;
+    return assembly(module);
   }
 
  private:

@@ -84,6 +84,15 @@ class Engine {
 // A kernel's code as assembly: for explain.
 std::string assembly_of(const plan::KernelSpec& spec);
 
+// What a kernel costs before it runs, and what became of it.
+struct CodeFacts {
+  double ms = 0;           // to make it: IR, passes, code
+  std::int64_t bytes = 0;  // of code
+  // Values that went to the stack for want of registers, and came back: instructions, in all of it.
+  std::int64_t spills = 0, reloads = 0;
+};
+CodeFacts facts_of(const plan::KernelSpec& spec);
+
 // "19.1.7"
 std::string llvm_version();
 

@@ -1,6 +1,11 @@
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -95,7 +100,8 @@ TEST(Explain, CapturesMayHaveValues) {
   EXPECT_THAT(missing.err, HasSubstr("what ids holds; give it values"));
   const Ran alone = explain("q >= kv", {"--target", "haswell"});
   EXPECT_EQ(alone.exit_code, 1);
-  EXPECT_THAT(alone.err, HasSubstr("--target \"haswell\" is given without --asm or --q"));
+  EXPECT_THAT(alone.err,
+              HasSubstr("--target \"haswell\" is given without --asm, --q or --kernels"));
 }
 
 // As compile() does: its gradient is zero, which is no mistake.
@@ -105,6 +111,50 @@ TEST(Explain, AGradientOfWhatSimplificationDrops) {
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "");
   EXPECT_THAT(ran.out, HasSubstr("derivative\n  dscore = grad\n"));
+}
+
+TEST(Explain, KernelsHaveSizesAndTimes) {
+  const Ran ran = run_program({"explain", "score * 2", "--mask", "q >= kv", "--kernels", "--target",
+                               "haswell", "--dim", "32"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("kernels\n  haswell: 32-byte vectors"));
+  EXPECT_THAT(ran.out, HasSubstr("f32, dim 32, value dim 32: tiles of "));
+  EXPECT_THAT(ran.out,
+              ::testing::ContainsRegex("where every pair is visible +[1-9][0-9]* +[0-9]+"));
+  EXPECT_THAT(ran.out, ::testing::ContainsRegex("where the mask decides +[1-9][0-9]* +[0-9]+"));
+}
+
+TEST(Explain, APageHasAllStagesAndAPicture) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / fmt::format("explain-{}.html", getpid());
+  std::vector<std::string> line = with(alibi, "--html");
+  line.insert(line.end(), {file.string(), "--q", "256"});
+  const Ran ran = run_program(line);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  std::ifstream in(file);
+  const std::string page((std::istreambuf_iterator<char>(in)), {});
+  in.close();
+  std::filesystem::remove(file);
+  for (const char* part :
+       {"<h2>given</h2>", "<h2>score mod, simplified</h2>", "<h2>mask, simplified</h2>",
+        "<h2>derivative</h2>", "<h2>layout of 256 queries x 256 keys, batch 0, head 0</h2>\n<svg",
+        "<h2>mask, costed for 256 queries x 256 keys</h2>", "<h2>kernels</h2>", "ms to compile",
+        "q &gt;= kv", "</html>"})
+    EXPECT_THAT(page, HasSubstr(part));
+  EXPECT_THAT(page, ::testing::Not(HasSubstr("src=")));  // it needs nothing but itself
+}
+
+TEST(Explain, AHeadDimIsForKernels) {
+  const Ran ran = run_program({"explain", "score", "--dim", "32"});
+  EXPECT_NE(ran.exit_code, 0);
+  EXPECT_THAT(ran.err, HasSubstr("--dim requires --asm, --kernels or --html"));
+}
+
+TEST(Explain, APageThatCannotBeWritten) {
+  const Ran ran = run_program({"explain", "--html", "/nowhere/page.html"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("explain: --html: /nowhere/page.html cannot be written"));
 }
 
 TEST(Explain, AssemblyForAnyProcessor) {
