@@ -175,6 +175,14 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  held.rows_from.assign(static_cast<std::size_t>(held.ranks()),
+                        QueryNeeds(held.passes, held.sizes));
+  held.rows_to = held.rows_from;
+  for (const Part& part : held.parts)
+    for (std::size_t r = 0; r < part.from.size(); ++r)
+      if (r != static_cast<std::size_t>(held.rank())) held.rows_from[r].add(part, part.from[r]);
+  for (const Away& away : held.away)
+    held.rows_to[static_cast<std::size_t>(away.rank)].add(away.shape, away.rows);
   held.meetings = find_meetings(pieces, held.passes, chunks, held.per_key_head(), held.rank());
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)

@@ -403,6 +403,7 @@ class Model {
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) part_of_.push_back(rank / groups_);
+    owned_.resize(count);
     found_.pairs.resize(count);
     found_.memory.resize(count);
     for (Book* book : {&forward_, &backward_}) {
@@ -439,7 +440,12 @@ class Model {
   void add(std::span<const Piece> of_rank);
   void share_out();
   void count_pairs(const Piece& piece);
-  void move_rows(const Piece& piece);
+  template <class Each>
+  void for_each_owner(const Piece& piece, const Each& each);
+  [[nodiscard]] std::int64_t heads_of(const Piece& piece) const;
+  void move_there(const Piece& piece);
+  void move_back(const Piece& piece);
+  void move_rows(std::span<const Piece> of_rank);
   void move_states(const Piece& piece);
   void find_keys(const Alike& some);
   void find_gradients(const Alike& some);
@@ -447,7 +453,7 @@ class Model {
   void move_keys();
   void count_key_bytes();
   void sum_up();
-  [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
+  [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces, bool each) const;
 
   // each(a piece of one leaf, batch entry and key head).
   template <class Each>
@@ -507,6 +513,9 @@ class Model {
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
   std::vector<std::pair<int, int>> joins_;  // from, to
   Book forward_, backward_;
+  std::vector<std::int64_t> owned_;  // for_each_owner()'s
+  std::vector<int> owners_here_;
+  std::vector<Piece> needing_;     // move_rows()'s
   int first_rank_ = 0;             // of the part that is looked at
   Moved keys_moved_, sums_moved_;  // what it needs, and what it adds to gradients
   Keys keys_;
@@ -528,13 +537,13 @@ void Model::find_joining() {
 void Model::add(std::span<const Piece> of_rank) {
   for (const Piece& piece : of_rank) {
     count_pairs(piece);
-    move_rows(piece);
     if (is_cut(piece) && !piece.chunks.empty())
       for_each_leaf(piece, [&](const Piece& one) { move_states(one); });
   }
+  move_rows(of_rank);
   first_rank_ = of_rank.front().rank;
   keys_moved_ = sums_moved_ = {};
-  for (const Alike& some : alike(of_rank)) {
+  for (const Alike& some : alike(of_rank, true)) {
     find_keys(some);
     find_gradients(some);
   }
@@ -561,40 +570,101 @@ void Model::count_pairs(const Piece& piece) {
         problem_.costs.of({piece.pass, leaf, piece.batch, piece.key_heads, piece.chunks});
 }
 
-// Of queries: to the piece and back.
-void Model::move_rows(const Piece& piece) {
-  const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
-  const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
-  const std::int64_t state = (call_.value_dim + state_numbers) * state_bytes;
-  const std::int64_t out =
-      terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
-  const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
-  const std::int64_t q = call_.dim * call_.query_bytes;
-  const bool joins = cut && piece.chunks.empty();
-  const int part = part_of(piece.rank);
-  const auto move = [&](const RowsOfRank& rows) {
-    const std::int64_t count = rows.rows * lists;
-    if (!joins) {
-      send_to_part(forward_, rows.rank, part, count * q);
-      send_to_part(backward_, rows.rank, part,
-                   count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-      first_peers_.add(part, rows.rank);
-    }
-    // It meets others'.
-    if (cut && !joins) return;
-    send_from_part(forward_, part, rows.rank, count * out);
-    send_from_part(backward_, part, rows.rank, count * dq);
-    last_peers_.add(part, rows.rank);
-    gradient_peers_.add(part, rows.rank);
-  };
+// Rows of tiles of a piece's pass by owner, into owned_; then each(owner, how many).
+template <class Each>
+void Model::for_each_owner(const Piece& piece, const Each& each) {
   const auto pass = static_cast<std::size_t>(piece.pass);
-  if (cut) {
-    for (const RowsOfRank& rows : rows_of(problem_.tiles[pass], piece.tiles, problem_.queries))
-      move(rows);
+  const auto add = [&](std::span<const RowsOfRank> owners) {
+    for (const RowsOfRank& rows : owners) {
+      std::int64_t& sum = owned_[static_cast<std::size_t>(rows.rank)];
+      if (sum == 0) owners_here_.push_back(rows.rank);
+      sum += rows.rows;
+    }
+  };
+  const std::int64_t per_leaf = call_.tiles_per_leaf[pass];
+  if (piece.tiles == tiles_of(piece.leaves, problem_.tiles[pass].count(), per_leaf)) {
+    for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+      add(problem_.homes[pass].of(leaf));
+  } else {
+    add(rows_of(problem_.tiles[pass], piece.tiles, problem_.queries));
+  }
+  for (const int owner : owners_here_) {
+    std::int64_t& sum = owned_[static_cast<std::size_t>(owner)];
+    each(owner, sum);
+    sum = 0;
+  }
+  owners_here_.clear();
+}
+
+std::int64_t Model::heads_of(const Piece& piece) const {
+  return piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
+}
+
+// Of queries, to a piece.
+void Model::move_there(const Piece& piece) {
+  const int part = part_of(piece.rank);
+  const std::int64_t heads = heads_of(piece), q = call_.dim * call_.query_bytes;
+  const std::int64_t dout = call_.value_dim * call_.query_bytes + 2 * float_bytes;
+  for_each_owner(piece, [&](int owner, std::int64_t rows) {
+    send_to_part(forward_, owner, part, rows * heads * q);
+    send_to_part(backward_, owner, part, rows * heads * (q + dout));
+    first_peers_.add(part, owner);
+  });
+}
+
+// Of what it finds, to their owners.
+void Model::move_back(const Piece& piece) {
+  const bool terms = problem_.passes.size() > 1;
+  const int part = part_of(piece.rank);
+  const std::int64_t heads = heads_of(piece);
+  const std::int64_t out = terms ? (call_.value_dim + state_numbers) * state_bytes
+                                 : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
+  const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
+  for_each_owner(piece, [&](int owner, std::int64_t rows) {
+    send_from_part(forward_, part, owner, rows * heads * out);
+    send_from_part(backward_, part, owner, rows * heads * dq);
+    last_peers_.add(part, owner);
+    gradient_peers_.add(part, owner);
+  });
+}
+
+// Rows that several pieces of a rank need come once, if their passes have the same leaves.
+void Model::move_rows(std::span<const Piece> of_rank) {
+  needing_.clear();
+  for (const Piece& piece : of_rank) {
+    const bool joins = is_cut(piece) && piece.chunks.empty();
+    if (!is_cut(piece) || joins) move_back(piece);
+    if (joins) continue;
+    needing_.push_back(piece);
+    needing_.back().pass =
+        static_cast<std::int64_t>(problem_.tilings[static_cast<std::size_t>(piece.pass)]);
+  }
+  const auto tiles = [](const Piece& piece) { return std::tuple(piece.pass, piece.tiles.begin); };
+  std::ranges::sort(needing_, {}, tiles);
+  bool shares = false;
+  for (std::size_t i = 1; i < needing_.size(); ++i) {
+    const Piece &piece = needing_[i], &last = needing_[i - 1];
+    shares = shares || (piece.pass == last.pass && piece.tiles.begin < last.tiles.end);
+  }
+  if (!shares) {
+    for (const Piece& piece : needing_) move_there(piece);
     return;
   }
-  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
-    for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
+  for (const Alike& some : alike(needing_, false)) {
+    Piece joined{.rank = of_rank.front().rank, .pass = -1};
+    for (const Piece* piece : some.pieces) {
+      if (piece->pass == joined.pass && piece->tiles.begin <= joined.tiles.end) {
+        joined.tiles.end = std::max(joined.tiles.end, piece->tiles.end);
+        joined.leaves.end = std::max(joined.leaves.end, piece->leaves.end);
+        continue;
+      }
+      if (joined.pass >= 0) move_there(joined);
+      joined = *piece;
+      joined.batch = some.batch;
+      joined.key_heads = some.key_heads;
+    }
+    if (joined.pass >= 0) move_there(joined);
+  }
 }
 
 // Of one batch entry and key head of a cut leaf, to who joins them.
@@ -622,9 +692,10 @@ void Model::move_states(const Piece& piece) {
   }
 }
 
-std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
-  const auto batch = borders(pieces, &Piece::batch, each_entry_),
-             heads = borders(pieces, &Piece::key_heads, each_head_);
+// `each`: where lists differ, one by one.
+std::vector<Alike> Model::alike(std::span<const Piece> pieces, bool each) const {
+  const auto batch = borders(pieces, &Piece::batch, each && each_entry_),
+             heads = borders(pieces, &Piece::key_heads, each && each_head_);
   std::vector<Alike> all;
   for (std::size_t b = 0; b + 1 < batch.size(); ++b) {
     for (std::size_t h = 0; h + 1 < heads.size(); ++h) {
