@@ -72,6 +72,10 @@ Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held);
 // What makes pieces of the work of all passes.
 using Assign = std::function<std::vector<Piece>(Plan::Held&, std::span<const PassWork>)>;
 
+// What plan() takes.
+Assignment assign_work(const Attention& attention, const Call& call, const Plan::Held& held,
+                       std::span<const PassWork> work);
+
 // What plan() does, with pieces from anywhere: for each rank in turn they cover all leaves, batch entries, key heads and
 // chunks once.
 Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
