@@ -229,7 +229,9 @@ Assignment assign(const PlanCall& call, std::span<const PassWork> passes,
   for (std::size_t pass = 0; pass < passes.size(); ++pass)
     homes.emplace_back(tiles[pass], call.tiles_per_leaf[pass], queries);
   const Costs costs(passes, call.batch, call.key_heads);
-  const Problem problem{call, passes, costs, tiles, homes, queries, keys, options};
+  const Problem problem{call,    passes, costs,
+                        tiles,   homes,  tilings_of(tiles, call.tiles_per_leaf),
+                        queries, keys,   options};
   const Planner planner(problem);
 
   struct Looked {

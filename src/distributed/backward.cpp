@@ -351,13 +351,9 @@ class BackwardRun {
       const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
       pack(needs, own_keys_, message.bytes.data());
       std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
-      for (const Away& away : held_.away) {
-        if (away.rank != message.rank || away.shape.joins) continue;
-        const Range heads = away.shape.heads(held_.per_key_head());
-        const ConstView delta = delta_;
-        for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
-          take_rows(*view, own.begin, away.shape.piece.batch, heads, away.rows, to);
-      }
+      const ConstView delta = delta_;
+      for (const ConstView* view : {&q_.view(), &dout_.view(), &lse_.view(), &delta})
+        held_.rows_to[static_cast<std::size_t>(r)].take(*view, own.begin, to);
     });
   }
 
@@ -375,12 +371,18 @@ class BackwardRun {
       if (bytes_from_homes(held_, message.rank, rows_.there) == 0 || message.rank == held_.rank())
         continue;
       in_.await(rank);
-      const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
+      const QueryNeeds& rows = held_.rows_from[rank];
       for (std::size_t p = 0; p < held_.parts.size(); ++p) {
-        if (held_.parts[p].joins) continue;
+        const Part& part = held_.parts[p];
+        if (part.joins) continue;
         BackwardRoom& room = rooms_[p];
-        for (const PackedRows* to : {&room.q, &room.dout, &room.lse, &room.delta})
-          put_packed(to->view(), held_.parts[p].from[rank], from);
+        const std::byte* from = message.bytes.data() + bytes_of(held_.from[rank], own_keys_);
+        for (const PackedRows* to : {&room.q, &room.dout, &room.lse, &room.delta}) {
+          const View& view = to->view();
+          rows.put(part, part.from[rank], view, from);
+          from += rows.rows() * (view.rank() == 4 ? view.size(3) : 1) *
+                  static_cast<std::int64_t>(size_of(view.dtype()));
+        }
       }
     }
   }

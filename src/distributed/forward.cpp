@@ -249,10 +249,7 @@ class ForwardRun {
       const KeyNeeds& needs = held_.to[static_cast<std::size_t>(r)];
       pack(needs, own_keys_, message.bytes.data());
       std::byte* to = message.bytes.data() + bytes_of(needs, own_keys_);
-      for (const Away& away : held_.away)
-        if (away.rank == message.rank && !away.shape.joins)
-          take_rows(q_.view(), own.begin, away.shape.piece.batch,
-                    away.shape.heads(held_.per_key_head()), away.rows, to);
+      held_.rows_to[static_cast<std::size_t>(r)].take(q_.view(), own.begin, to);
     });
     for (std::size_t p = 0; p < held_.parts.size(); ++p) {
       const Part& part = held_.parts[p];
@@ -301,13 +298,8 @@ class ForwardRun {
   void take_in(std::size_t p, int rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (rank == held_.rank() || !taken_.insert({p, rank}).second) return;
-    const std::byte* from = in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_);
-    for (std::size_t before = 0; before < p; ++before) {
-      if (held_.parts[before].joins) continue;
-      from += rows_moved(held_.parts[before], held_.parts[before].from[at], held_.per_key_head()) *
-              RowBytes().add(held_.q, held_.sizes.dim).sum;
-    }
-    put_packed(rooms_[p].q.view(), held_.parts[p].from[at], from);
+    held_.rows_from[at].put(held_.parts[p], held_.parts[p].from[at], rooms_[p].q.view(),
+                            in_.receives[at].bytes.data() + bytes_of(held_.from[at], own_keys_));
   }
 
   // What parts of cut leaves found, at those that join it.

@@ -15,6 +15,7 @@
 #include "distributed/key_sums.h"
 #include "distributed/meeting.h"
 #include "distributed/part.h"
+#include "distributed/query_needs.h"
 #include "distributed/shard_keys.h"
 #include "distributed/work.h"
 #include "treadle/distributed.h"
@@ -37,8 +38,10 @@ struct Plan::Held {
   PlanOptions options;
 
   std::vector<PassPlan> passes;
-  std::vector<Part> parts;                  // that this rank computes
-  std::vector<Away> away;                   // that others compute, rank by rank, in their order
+  std::vector<Part> parts;  // that this rank computes
+  std::vector<Away> away;   // that others compute, rank by rank, in their order
+  std::vector<QueryNeeds> rows_from,
+      rows_to;                              // rows of queries that come from a rank, and go there
   std::vector<Meeting> meetings;            // of parts of cut leaves, one of them this rank's
   std::vector<KeyNeeds> from, to;           // rows of keys that come from a rank, and that go there
   SumPlaces sums;                           // rows of dK and dV that go to a rank
@@ -71,6 +74,10 @@ Divisible divisible_by(const plan::CaptureReach& reach, const Plan::Held& held);
 
 // What makes pieces of the work of all passes.
 using Assign = std::function<std::vector<Piece>(Plan::Held&, std::span<const PassWork>)>;
+
+// What plan() takes.
+Assignment assign_work(const Attention& attention, const Call& call, const Plan::Held& held,
+                       std::span<const PassWork> work);
 
 // What plan() does, with pieces from anywhere: for each rank in turn they cover all leaves, batch entries, key heads and
 // chunks once.

@@ -56,6 +56,17 @@ Homes::Homes(const layout::Tiles& tiles, std::int64_t tiles_per_leaf, const Shar
   }
 }
 
+std::vector<std::size_t> tilings_of(const std::vector<layout::Tiles>& tiles,
+                                    std::span<const std::int64_t> tiles_per_leaf) {
+  std::vector<std::size_t> first;
+  for (std::size_t pass = 0; pass < tiles.size(); ++pass) {
+    std::size_t same = 0;
+    while (tiles_per_leaf[same] != tiles_per_leaf[pass] || !(tiles[same] == tiles[pass])) ++same;
+    first.push_back(same);
+  }
+  return first;
+}
+
 int home_part(std::span<const RowsOfRank> rows, int ranks_per_part) {
   std::int64_t all = 0, most = 0, here = 0;
   int best = -1, part = -1;

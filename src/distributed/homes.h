@@ -1,6 +1,7 @@
 // Homes: which ranks have the queries of each leaf.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,6 +36,10 @@ class Homes {
   std::vector<std::size_t> first_{0};  // where each leaf begins in rows_; one more at the end
   std::vector<RowsOfRank> rows_;
 };
+
+// By pass: the first one that has the same leaves.
+std::vector<std::size_t> tilings_of(const std::vector<layout::Tiles>& tiles,
+                                    std::span<const std::int64_t> tiles_per_leaf);
 
 // The part, of so many neighbouring ranks each, that has at least half of the rows; -1 for none.
 int home_part(std::span<const RowsOfRank> rows, int ranks_per_part);

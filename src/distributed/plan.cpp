@@ -175,6 +175,14 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
     if (!rows.empty()) held.away.push_back({piece.rank, std::move(shape), std::move(rows)});
   }
   std::ranges::stable_sort(held.away, {}, &Away::rank);
+  held.rows_from.assign(static_cast<std::size_t>(held.ranks()),
+                        QueryNeeds(held.passes, held.sizes));
+  held.rows_to = held.rows_from;
+  for (const Part& part : held.parts)
+    for (std::size_t r = 0; r < part.from.size(); ++r)
+      if (r != static_cast<std::size_t>(held.rank())) held.rows_from[r].add(part, part.from[r]);
+  for (const Away& away : held.away)
+    held.rows_to[static_cast<std::size_t>(away.rank)].add(away.shape, away.rows);
   held.meetings = find_meetings(pieces, held.passes, chunks, held.per_key_head(), held.rank());
   const bool waits = std::ranges::any_of(held.parts, [](const Part& part) { return !part.own; });
   for (Part& part : held.parts)
@@ -335,47 +343,50 @@ Plan make_plan(const Attention& attention, std::shared_ptr<Exchange> exchange, c
   return Plan(std::move(shared));
 }
 
+Assignment assign_work(const Attention& attention, const Call& call, const Plan::Held& held,
+                       std::span<const PassWork> work) {
+  const backend::Sizes& s = held.sizes;
+  PlanCall of{.batch = s.batch,
+              .key_batch = s.key_batch,
+              .key_heads = s.key_heads,
+              .per_key_head = held.per_key_head(),
+              .queries = s.queries,
+              .keys = s.keys,
+              .dim = s.dim,
+              .value_dim = s.value_dim,
+              .query_bytes = static_cast<std::int64_t>(size_of(held.q)),
+              .key_bytes = static_cast<std::int64_t>(size_of(held.k)),
+              .value_bytes = static_cast<std::int64_t>(size_of(held.v))};
+  std::vector<layout::Tiles> tiles;
+  for (const PassPlan& pass : held.passes) {
+    of.tiles_per_leaf.push_back(pass.tiles_per_leaf);
+    tiles.push_back(pass.tiles);
+  }
+  const Attention::Compiled& compiled = attention.compiled();
+  const std::vector<const Capture*> captures = api::bind("plan", compiled.captures, call.captures);
+  const bool tasks_are_chunks = std::ranges::all_of(
+      held.passes, [](const PassPlan& pass) { return pass.chunks_per_task == 1; });
+  for (const std::string& name : compiled.gradients) {
+    const int rank = (*std::ranges::find(captures, name, &Capture::name))->view().rank();
+    const Divisible by =
+        divisible_by(plan::capture_reach(compiled.program.derivative, name, rank), held);
+    of.divisible.heads = of.divisible.heads && by.heads;
+    of.divisible.batch = of.divisible.batch && by.batch;
+    of.divisible.chunks = of.divisible.chunks && (by.chunks || tasks_are_chunks);
+  }
+  return assign(of, work, tiles, held.queries, held.keys, held.options);
+}
+
 Plan plan(const Attention& attention, std::shared_ptr<Exchange> exchange, const TensorSpec& q,
           const TensorSpec& k, const TensorSpec& v, const Shards& queries, const Shards& keys,
           const Call& call, const PlanOptions& options) {
-  const auto assign_work = [&](Plan::Held& held, std::span<const PassWork> work) {
-    const backend::Sizes& s = held.sizes;
-    PlanCall of{.batch = s.batch,
-                .key_batch = s.key_batch,
-                .key_heads = s.key_heads,
-                .per_key_head = held.per_key_head(),
-                .queries = s.queries,
-                .keys = s.keys,
-                .dim = s.dim,
-                .value_dim = s.value_dim,
-                .query_bytes = static_cast<std::int64_t>(size_of(held.q)),
-                .key_bytes = static_cast<std::int64_t>(size_of(held.k)),
-                .value_bytes = static_cast<std::int64_t>(size_of(held.v))};
-    std::vector<layout::Tiles> tiles;
-    for (const PassPlan& pass : held.passes) {
-      of.tiles_per_leaf.push_back(pass.tiles_per_leaf);
-      tiles.push_back(pass.tiles);
-    }
-    const Attention::Compiled& compiled = attention.compiled();
-    const std::vector<const Capture*> captures =
-        api::bind("plan", compiled.captures, call.captures);
-    const bool tasks_are_chunks = std::ranges::all_of(
-        held.passes, [](const PassPlan& pass) { return pass.chunks_per_task == 1; });
-    for (const std::string& name : compiled.gradients) {
-      const int rank = (*std::ranges::find(captures, name, &Capture::name))->view().rank();
-      const Divisible by =
-          divisible_by(plan::capture_reach(compiled.program.derivative, name, rank), held);
-      of.divisible.heads = of.divisible.heads && by.heads;
-      of.divisible.batch = of.divisible.batch && by.batch;
-      of.divisible.chunks = of.divisible.chunks && (by.chunks || tasks_are_chunks);
-    }
-    const Assignment assigned = assign(of, work, tiles, held.queries, held.keys, held.options);
+  const auto take = [&](Plan::Held& held, std::span<const PassWork> work) {
+    const Assignment assigned = assign_work(attention, call, held, work);
     held.balance = assigned.taken().balance;
     held.description = assigned.describe();
     return assigned.pieces;
   };
-  return make_plan(attention, std::move(exchange), q, k, v, queries, keys, call, options,
-                   assign_work);
+  return make_plan(attention, std::move(exchange), q, k, v, queries, keys, call, options, take);
 }
 
 double Plan::balance() const { return held_->balance; }

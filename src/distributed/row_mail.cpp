@@ -60,15 +60,11 @@ auto bytes_back(const RowTraffic& rows) {
 }  // namespace
 
 std::int64_t bytes_to_parts(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_away(held, rank, [&](const PartShape& part, std::int64_t count) {
-    return part.joins ? 0 : row.sum * count;
-  });
+  return held.rows_to[static_cast<std::size_t>(rank)].rows() * row.sum;
 }
 
 std::int64_t bytes_from_homes(const Plan::Held& held, int rank, const RowBytes& row) {
-  return over_parts(held, rank, [&](const PartShape& part, std::int64_t count) {
-    return part.joins ? 0 : row.sum * count;
-  });
+  return held.rows_from[static_cast<std::size_t>(rank)].rows() * row.sum;
 }
 
 std::int64_t bytes_to_homes(const Plan::Held& held, int rank, const RowTraffic& rows) {

@@ -1,7 +1,7 @@
 // Rows of queries that travel: to ranks that compute parts with them, and what those find back to their owners.
 //
-// Both ends of a message know all parts, so it has rows alone: part after part, in the order of the assignment, tensor
-// after tensor.
+// Both ends of a message know all parts, so it has rows alone: those that parts need, tensor after tensor
+// (distributed/query_needs.h); what they find, part after part, in the order of the assignment, tensor after tensor.
 #pragma once
 
 #include <cstdint>

@@ -166,14 +166,4 @@ void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*
   });
 }
 
-void put_packed(const View& to, std::span<const RowRun> runs, const std::byte*& from) {
-  for_each_stretch<std::byte>(to, 0, to.size(0), to.size(1), [&](const auto& rows) {
-    for (const RowRun& run : runs) {
-      std::memcpy(rows.base + run.row * rows.stride, from,
-                  static_cast<std::size_t>(run.count * rows.bytes));
-      from += run.count * rows.bytes;
-    }
-  });
-}
-
 }  // namespace treadle::distributed

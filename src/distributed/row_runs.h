@@ -40,8 +40,7 @@ void pack_rows(const View& packed, const ConstView& from, std::int64_t first, la
 void unpack_rows(const View& to, std::int64_t first, layout::Range batch, layout::Range heads,
                  std::span<const RowRun> runs, const ConstView& packed,
                  const base::Workers& workers);
-// As take_rows and put_rows for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.
+// As take_rows for packed rows: tensors [batch, heads, rows, dim] of a part, contiguous.
 void take_packed(const ConstView& from, std::span<const RowRun> runs, std::byte*& to);
-void put_packed(const View& to, std::span<const RowRun> runs, const std::byte*& from);
 
 }  // namespace treadle::distributed

@@ -2,8 +2,10 @@
 #include "distributed/traffic_model.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <span>
 #include <tuple>
@@ -233,22 +235,32 @@ class Peers {
       for (std::size_t at = 0; at < words_; ++at) messages += std::popcount(bits[at]);
       if (has(rank, rank)) --messages;
     }
-    for (const auto& [first_from, first_to] : joins_) {
-      for (int group = 0; group < groups_; ++group) {
-        const int from = first_from + group, to = first_to + group;
-        if (!has(from, to)) ++traffic[static_cast<std::size_t>(from)].messages;
-      }
-    }
+    // In messages of their own.
+    for (const auto& [from, to] : joins_)
+      for (int group = 0; group < groups_; ++group)
+        ++traffic[static_cast<std::size_t>(from + group)].messages;
   }
-  // Or from them.
-  void count_received(std::vector<Traffic>& traffic) const {
-    for (int first = 0; first < ranks_; first += groups_) {
-      for (std::size_t at = 0; at < words_; ++at) {
-        for (std::uint64_t word = of_part(first / groups_)[at]; word != 0; word &= word - 1) {
-          const int peer = static_cast<int>(at) * 64 + std::countr_zero(word);
-          const bool inside = peer / groups_ == first / groups_;
-          traffic[static_cast<std::size_t>(peer)].messages += groups_ - (inside ? 1 : 0);
+  // Or from them, in several books.
+  void count_received(std::initializer_list<std::vector<Traffic>*> books) const {
+    for (std::size_t at = 0; at < words_; ++at) {
+      // How many parts have each bit: counters of all bits at once, a word for each of their digits.
+      std::array<std::uint64_t, 32> digits{};
+      for (int part = 0; part * groups_ < ranks_; ++part) {
+        std::uint64_t carry = of_part(part)[at];
+        for (std::size_t digit = 0; carry != 0; ++digit) {
+          const std::uint64_t both = digits[digit] & carry;
+          digits[digit] ^= carry;
+          carry = both;
         }
+      }
+      const int first = static_cast<int>(at) * 64;
+      for (int peer = first; peer < std::min(first + 64, ranks_); ++peer) {
+        std::int64_t count = 0;
+        for (std::size_t digit = 0; digit < digits.size(); ++digit)
+          count += static_cast<std::int64_t>(digits[digit] >> (peer - first) & 1) << digit;
+        count = count * groups_ - (has(peer, peer) ? 1 : 0);
+        for (std::vector<Traffic>* book : books)
+          (*book)[static_cast<std::size_t>(peer)].messages += count;
       }
     }
   }
@@ -403,6 +415,7 @@ class Model {
         added_(problem.keys) {
     const auto count = static_cast<std::size_t>(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) part_of_.push_back(rank / groups_);
+    owned_.resize(count);
     found_.pairs.resize(count);
     found_.memory.resize(count);
     for (Book* book : {&forward_, &backward_}) {
@@ -426,9 +439,8 @@ class Model {
     }
     share_out();
     count_key_bytes();
-    first_peers_.count_received(found_.forward);
     last_peers_.count_sent(found_.forward);
-    first_peers_.count_received(found_.backward);
+    first_peers_.count_received({&found_.forward, &found_.backward});
     gradient_peers_.count_sent(found_.backward);
     sum_up();
     return std::move(found_);
@@ -439,15 +451,20 @@ class Model {
   void add(std::span<const Piece> of_rank);
   void share_out();
   void count_pairs(const Piece& piece);
-  void move_rows(const Piece& piece);
+  template <class Each>
+  void for_each_owner(const Piece& piece, const Each& each);
+  [[nodiscard]] std::int64_t heads_of(const Piece& piece) const;
+  void move_there(const Piece& piece);
+  void move_back(const Piece& piece);
+  void move_rows(std::span<const Piece> of_rank);
   void move_states(const Piece& piece);
   void find_keys(const Alike& some);
-  void find_gradients(const Alike& some);
+  void find_gradients(const Piece& piece);
   void add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists);
   void move_keys();
   void count_key_bytes();
   void sum_up();
-  [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces) const;
+  [[nodiscard]] std::vector<Alike> alike(std::span<const Piece> pieces, bool each) const;
 
   // each(a piece of one leaf, batch entry and key head).
   template <class Each>
@@ -485,11 +502,8 @@ class Model {
     of(book.parts, part).sent += bytes;
     if (inside) of(book.ranks, to).sent -= bytes;
   }
-  // The keys that leaves of some pieces look at, into keys_.
-  void gather(const Alike& some, std::int64_t pass, Range leaves);
-  [[nodiscard]] double lists_of(const Alike& some, std::int64_t batch) const {
-    return static_cast<double>((batch == 1 ? 1 : some.batch.count()) * some.key_heads.count());
-  }
+  // Those of its chunks.
+  [[nodiscard]] Range keys_of(const Piece& piece) const;
 
   const Problem& problem_;
   const PlanCall& call_;
@@ -507,8 +521,12 @@ class Model {
   Peers last_peers_, gradient_peers_;       // whom it sends what it found
   std::vector<std::pair<int, int>> joins_;  // from, to
   Book forward_, backward_;
-  int first_rank_ = 0;             // of the part that is looked at
-  Moved keys_moved_, sums_moved_;  // what it needs, and what it adds to gradients
+  std::vector<std::int64_t> owned_;  // for_each_owner()'s
+  std::vector<int> owners_here_;
+  std::vector<Piece> needing_;        // move_rows()'s
+  std::vector<std::int64_t> leaves_;  // find_gradients()'s
+  int first_rank_ = 0;                // of the part that is looked at
+  Moved keys_moved_, sums_moved_;     // what it needs, and what it adds to gradients
   Keys keys_;
   Owners owners_;
   RowsByOwner needed_, added_;  // of K and V, and of their gradients
@@ -528,16 +546,17 @@ void Model::find_joining() {
 void Model::add(std::span<const Piece> of_rank) {
   for (const Piece& piece : of_rank) {
     count_pairs(piece);
-    move_rows(piece);
     if (is_cut(piece) && !piece.chunks.empty())
       for_each_leaf(piece, [&](const Piece& one) { move_states(one); });
   }
+  move_rows(of_rank);
   first_rank_ = of_rank.front().rank;
   keys_moved_ = sums_moved_ = {};
-  for (const Alike& some : alike(of_rank)) {
+  for (const Alike& some : alike(of_rank, true)) {
     find_keys(some);
-    find_gradients(some);
   }
+  for (const Piece& piece : of_rank)
+    if (!piece.chunks.empty() || chunks_.empty()) find_gradients(piece);
   move_keys();
 }
 
@@ -561,40 +580,101 @@ void Model::count_pairs(const Piece& piece) {
         problem_.costs.of({piece.pass, leaf, piece.batch, piece.key_heads, piece.chunks});
 }
 
-// Of queries: to the piece and back.
-void Model::move_rows(const Piece& piece) {
-  const bool cut = is_cut(piece), terms = problem_.passes.size() > 1;
-  const std::int64_t lists = piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
-  const std::int64_t state = (call_.value_dim + state_numbers) * state_bytes;
-  const std::int64_t out =
-      terms ? state : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
-  const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
-  const std::int64_t q = call_.dim * call_.query_bytes;
-  const bool joins = cut && piece.chunks.empty();
-  const int part = part_of(piece.rank);
-  const auto move = [&](const RowsOfRank& rows) {
-    const std::int64_t count = rows.rows * lists;
-    if (!joins) {
-      send_to_part(forward_, rows.rank, part, count * q);
-      send_to_part(backward_, rows.rank, part,
-                   count * (q + call_.value_dim * call_.query_bytes + 2 * float_bytes));
-      first_peers_.add(part, rows.rank);
-    }
-    // It meets others'.
-    if (cut && !joins) return;
-    send_from_part(forward_, part, rows.rank, count * out);
-    send_from_part(backward_, part, rows.rank, count * dq);
-    last_peers_.add(part, rows.rank);
-    gradient_peers_.add(part, rows.rank);
-  };
+// Rows of tiles of a piece's pass by owner, into owned_; then each(owner, how many).
+template <class Each>
+void Model::for_each_owner(const Piece& piece, const Each& each) {
   const auto pass = static_cast<std::size_t>(piece.pass);
-  if (cut) {
-    for (const RowsOfRank& rows : rows_of(problem_.tiles[pass], piece.tiles, problem_.queries))
-      move(rows);
+  const auto add = [&](std::span<const RowsOfRank> owners) {
+    for (const RowsOfRank& rows : owners) {
+      std::int64_t& sum = owned_[static_cast<std::size_t>(rows.rank)];
+      if (sum == 0) owners_here_.push_back(rows.rank);
+      sum += rows.rows;
+    }
+  };
+  const std::int64_t per_leaf = call_.tiles_per_leaf[pass];
+  if (piece.tiles == tiles_of(piece.leaves, problem_.tiles[pass].count(), per_leaf)) {
+    for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+      add(problem_.homes[pass].of(leaf));
+  } else {
+    add(rows_of(problem_.tiles[pass], piece.tiles, problem_.queries));
+  }
+  for (const int owner : owners_here_) {
+    std::int64_t& sum = owned_[static_cast<std::size_t>(owner)];
+    each(owner, sum);
+    sum = 0;
+  }
+  owners_here_.clear();
+}
+
+std::int64_t Model::heads_of(const Piece& piece) const {
+  return piece.batch.count() * piece.key_heads.count() * call_.per_key_head;
+}
+
+// Of queries, to a piece.
+void Model::move_there(const Piece& piece) {
+  const int part = part_of(piece.rank);
+  const std::int64_t heads = heads_of(piece), q = call_.dim * call_.query_bytes;
+  const std::int64_t dout = call_.value_dim * call_.query_bytes + 2 * float_bytes;
+  for_each_owner(piece, [&](int owner, std::int64_t rows) {
+    send_to_part(forward_, owner, part, rows * heads * q);
+    send_to_part(backward_, owner, part, rows * heads * (q + dout));
+    first_peers_.add(part, owner);
+  });
+}
+
+// Of what it finds, to their owners.
+void Model::move_back(const Piece& piece) {
+  const bool terms = problem_.passes.size() > 1;
+  const int part = part_of(piece.rank);
+  const std::int64_t heads = heads_of(piece);
+  const std::int64_t out = terms ? (call_.value_dim + state_numbers) * state_bytes
+                                 : call_.value_dim * call_.query_bytes + float_bytes;  // with lse
+  const std::int64_t dq = call_.dim * (terms ? float_bytes : call_.query_bytes);
+  for_each_owner(piece, [&](int owner, std::int64_t rows) {
+    send_from_part(forward_, part, owner, rows * heads * out);
+    send_from_part(backward_, part, owner, rows * heads * dq);
+    last_peers_.add(part, owner);
+    gradient_peers_.add(part, owner);
+  });
+}
+
+// Rows that several pieces of a rank need come once, if their passes have the same leaves.
+void Model::move_rows(std::span<const Piece> of_rank) {
+  needing_.clear();
+  for (const Piece& piece : of_rank) {
+    const bool joins = is_cut(piece) && piece.chunks.empty();
+    if (!is_cut(piece) || joins) move_back(piece);
+    if (joins) continue;
+    needing_.push_back(piece);
+    needing_.back().pass =
+        static_cast<std::int64_t>(problem_.tilings[static_cast<std::size_t>(piece.pass)]);
+  }
+  const auto tiles = [](const Piece& piece) { return std::tuple(piece.pass, piece.tiles.begin); };
+  std::ranges::sort(needing_, {}, tiles);
+  bool shares = false;
+  for (std::size_t i = 1; i < needing_.size(); ++i) {
+    const Piece &piece = needing_[i], &last = needing_[i - 1];
+    shares = shares || (piece.pass == last.pass && piece.tiles.begin < last.tiles.end);
+  }
+  if (!shares) {
+    for (const Piece& piece : needing_) move_there(piece);
     return;
   }
-  for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
-    for (const RowsOfRank& rows : problem_.homes[pass].of(leaf)) move(rows);
+  for (const Alike& some : alike(needing_, false)) {
+    Piece joined{.rank = of_rank.front().rank, .pass = -1};
+    for (const Piece* piece : some.pieces) {
+      if (piece->pass == joined.pass && piece->tiles.begin <= joined.tiles.end) {
+        joined.tiles.end = std::max(joined.tiles.end, piece->tiles.end);
+        joined.leaves.end = std::max(joined.leaves.end, piece->leaves.end);
+        continue;
+      }
+      if (joined.pass >= 0) move_there(joined);
+      joined = *piece;
+      joined.batch = some.batch;
+      joined.key_heads = some.key_heads;
+    }
+    if (joined.pass >= 0) move_there(joined);
+  }
 }
 
 // Of one batch entry and key head of a cut leaf, to who joins them.
@@ -622,9 +702,10 @@ void Model::move_states(const Piece& piece) {
   }
 }
 
-std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
-  const auto batch = borders(pieces, &Piece::batch, each_entry_),
-             heads = borders(pieces, &Piece::key_heads, each_head_);
+// `each`: where lists differ, one by one.
+std::vector<Alike> Model::alike(std::span<const Piece> pieces, bool each) const {
+  const auto batch = borders(pieces, &Piece::batch, each && each_entry_),
+             heads = borders(pieces, &Piece::key_heads, each && each_head_);
   std::vector<Alike> all;
   for (std::size_t b = 0; b + 1 < batch.size(); ++b) {
     for (std::size_t h = 0; h + 1 < heads.size(); ++h) {
@@ -638,17 +719,11 @@ std::vector<Alike> Model::alike(std::span<const Piece> pieces) const {
   return all;
 }
 
-void Model::gather(const Alike& some, std::int64_t pass, Range leaves) {
-  const PassWork& work = problem_.passes[static_cast<std::size_t>(pass)];
-  for (const Piece* piece : some.pieces) {
-    if (piece->pass != pass) continue;
-    const Range keys = is_cut(*piece) ? plan::keys_of_chunks({piece->chunks.begin + chunks_.begin,
-                                                              piece->chunks.end + chunks_.begin})
-                                      : call_.keys;
-    const std::int64_t end = std::min(piece->leaves.end, leaves.end);
-    for (std::int64_t leaf = std::max(piece->leaves.begin, leaves.begin); leaf < end; ++leaf)
-      keys_.add(work.keys[work.list(leaf, some.batch.begin, some.key_heads.begin)], keys);
-  }
+Range Model::keys_of(const Piece& piece) const {
+  if (!is_cut(piece)) return call_.keys;
+  if (piece.chunks.empty()) return {0, 0};
+  return plan::keys_of_chunks(
+      {piece.chunks.begin + chunks_.begin, piece.chunks.end + chunks_.begin});
 }
 
 // What keys_ has, for so many lists; then it is empty.
@@ -667,37 +742,49 @@ void Model::add_to(Moved& moved, RowsByOwner& owners, Peers& peers, double lists
 }
 
 void Model::find_keys(const Alike& some) {
-  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass)
-    gather(some, static_cast<std::int64_t>(pass), problem_.passes[pass].leaves);
-  add_to(keys_moved_, needed_, first_peers_, lists_of(some, call_.key_batch));
+  for (const Piece* piece : some.pieces) {
+    const PassWork& work = problem_.passes[static_cast<std::size_t>(piece->pass)];
+    const Range bound = keys_of(*piece);
+    for (std::int64_t leaf = piece->leaves.begin; leaf < piece->leaves.end; ++leaf)
+      keys_.add(work.keys[work.list(leaf, some.batch.begin, some.key_heads.begin)], bound);
+  }
+  const std::int64_t entries = call_.key_batch == 1 ? 1 : some.batch.count();
+  add_to(keys_moved_, needed_, first_peers_, static_cast<double>(entries * some.key_heads.count()));
 }
 
-// What is handed over of dK and dV.
-void Model::find_gradients(const Alike& some) {
-  const double lists = lists_of(some, call_.batch);
-  std::vector<std::int64_t> leaves;
-  for (std::size_t pass = 0; pass < problem_.passes.size(); ++pass) {
-    const auto number = static_cast<std::int64_t>(pass);
-    const std::int64_t all = problem_.passes[pass].leaves;
-    if (problem_.options.sums == Sums::per_rank) {
-      gather(some, number, all);
-      continue;
-    }
-    leaves.clear();
-    for (const Piece* piece : some.pieces)
-      if (piece->pass == number)
-        for (std::int64_t leaf = piece->leaves.begin; leaf < piece->leaves.end; ++leaf)
-          leaves.push_back(leaf);
-    if (leaves.empty()) continue;
-    std::ranges::sort(leaves);
-    const auto same = std::ranges::unique(leaves);
-    leaves.erase(same.begin(), same.end());
-    for (const plan::TreePiece& piece : plan::tree_parts(leaves, all).pieces) {
-      gather(some, number, piece.leaves);
+// What a piece hands over of dK and dV. Entries that share keys have their leaves in one tree, one after another.
+void Model::find_gradients(const Piece& piece) {
+  const PassWork& work = problem_.passes[static_cast<std::size_t>(piece.pass)];
+  const bool shares = call_.key_batch == 1 && call_.batch > 1;
+  const bool each_entry = work.batch_lists > 1 && !shares, each_head = work.head_lists > 1;
+  const Range bound = keys_of(piece);
+  const auto lists = static_cast<double>((each_entry || shares ? 1 : piece.batch.count()) *
+                                         (each_head ? 1 : piece.key_heads.count()));
+  leaves_.clear();
+  for (std::int64_t b = 0; b < (shares ? piece.batch.count() : 1); ++b)
+    for (std::int64_t leaf = piece.leaves.begin; leaf < piece.leaves.end; ++leaf)
+      leaves_.push_back((shares ? (piece.batch.begin + b) * work.leaves : 0) + leaf);
+  plan::TreeParts tree;
+  if (problem_.options.sums == Sums::same_bits)
+    tree = plan::tree_parts(leaves_, (shares ? call_.batch : 1) * work.leaves);
+  const Range entries = each_entry ? piece.batch : Range{piece.batch.begin, piece.batch.begin + 1};
+  const Range heads =
+      each_head ? piece.key_heads : Range{piece.key_heads.begin, piece.key_heads.begin + 1};
+  for (std::int64_t entry = entries.begin; entry < entries.end; ++entry) {
+    for (std::int64_t head = heads.begin; head < heads.end; ++head) {
+      const auto gather = [&](std::int64_t number) {
+        const std::int64_t b = shares ? number / work.leaves : entry;
+        keys_.add(work.keys[work.list(number % work.leaves, b, head)], bound);
+      };
+      for (const plan::TreePiece& node : tree.pieces) {
+        for (std::int64_t leaf = node.leaves.begin; leaf < node.leaves.end; ++leaf) gather(leaf);
+        add_to(sums_moved_, added_, gradient_peers_, lists);
+      }
+      if (!tree.pieces.empty()) continue;
+      for (const std::int64_t leaf : leaves_) gather(leaf);
       add_to(sums_moved_, added_, gradient_peers_, lists);
     }
   }
-  add_to(sums_moved_, added_, gradient_peers_, lists);
 }
 
 // What is not the rank's own.

@@ -31,7 +31,8 @@ struct Problem {
   std::span<const PassWork> passes;
   const Costs& costs;  // of these
   const std::vector<layout::Tiles>& tiles;
-  const std::vector<Homes>& homes;  // of the leaves of each pass
+  const std::vector<Homes>& homes;   // of the leaves of each pass
+  std::vector<std::size_t> tilings;  // tilings_of() the passes
   const Shards &queries, &keys;
   const PlanOptions& options;
 
