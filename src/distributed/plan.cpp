@@ -190,6 +190,8 @@ void find_parts(Plan::Held& held, const std::vector<Piece>& pieces,
       add_batches(part, held.rank(), passes, held.passes[static_cast<std::size_t>(part.piece.pass)],
                   held.sizes, held.queries, workers);
   for (const Piece& piece : pieces) {
+    // Who joins adds to no gradient of a capture.
+    if (piece.chunks.empty() && !chunks.empty()) continue;
     held.divided.heads = held.divided.heads || piece.key_heads != Range(held.sizes.key_heads);
     held.divided.batch = held.divided.batch || piece.batch != Range(held.sizes.batch);
     const std::int64_t per_task = held.passes[static_cast<std::size_t>(piece.pass)].chunks_per_task;

@@ -70,12 +70,27 @@ class RandomPieces {
     pieces_.push_back(piece);
   }
 
-  // Those of all heads and entries of a first piece, leaf by leaf.
+  // Those of a first piece's heads and entries together or one by one, whatever else may not be divided, leaf by leaf.
   void add_joining(layout::Range chunks) {
     std::vector<distributed::Piece> first;
     for (const distributed::Piece& piece : pieces_)
       if (piece.chunks != chunks && piece.chunks.begin == chunks.begin) first.push_back(piece);
+    std::vector<distributed::Piece> apart;
     for (distributed::Piece piece : first) {
+      if (pick(2) == 0) {
+        apart.push_back(piece);
+        continue;
+      }
+      const layout::Range batch = piece.batch, heads = piece.key_heads;
+      for (std::int64_t b = batch.begin; b < batch.end; ++b) {
+        for (std::int64_t h = heads.begin; h < heads.end; ++h) {
+          piece.batch = {b, b + 1};
+          piece.key_heads = {h, h + 1};
+          apart.push_back(piece);
+        }
+      }
+    }
+    for (distributed::Piece piece : apart) {
       const distributed::PassPlan& pass = held_->passes[static_cast<std::size_t>(piece.pass)];
       const layout::Range leaves = piece.leaves;
       piece.chunks = {};
