@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/copy.h"
+#include "distributed/held_plan.h"
 #include "special_values.h"
 #include "spread_call.h"
 
@@ -344,6 +345,42 @@ TEST(SpecialCalls, LateRanks) {
                      EXPECT_EQ(call.differences(r, plan), "");
                    }
                  });
+}
+
+// One table for all heads: its gradient is a chain over them, so one rank has all heads of a chunk. Who joins rows may
+// have some heads all the same.
+TEST(SpecialCalls, JoinHeadsApartThatWorkDoesNotDivide) {
+  Options options;
+  auto table = std::make_shared<Tensor>(DType::f32, Dims{1300, 1300});
+  const std::vector<Capture> captures{{"table", table}};
+  options.mask = parse("q >= kv", captures);
+  options.score_mod = parse("score + table[q, kv]", captures);
+  options.gradients = {"table"};
+  test::SpreadCall call(options, {.ranks = 2, .queries = 1300});
+  call.find_whole();
+  test::on_ranks(in_process_exchanges(2, {.seed = 1}), [&](int rank, const auto& exchange) {
+    const distributed::Plan plan = distributed::make_plan(
+        call.attention, exchange, test::SpreadCall::spec(call.q), test::SpreadCall::spec(call.k),
+        test::SpreadCall::spec(call.v), call.queries, call.keys, call.call, call.plan_options,
+        [](const distributed::Plan::Held& held, std::span<const distributed::PassWork>) {
+          const distributed::PassPlan& pass = held.passes.front();
+          const distributed::Piece all{
+              .leaves = pass.leaves(), .batch = 1, .key_heads = 2, .tiles = {}};
+          std::vector<distributed::Piece> pieces;
+          for (const int r : {0, 1}) {
+            distributed::Piece piece = all;
+            piece.rank = r;
+            piece.chunks = {r, r + 1};
+            pieces.push_back(piece);
+            piece.chunks = {};
+            piece.key_heads = {r, r + 1};
+            piece.tiles = pass.tiles.count();
+            pieces.push_back(piece);
+          }
+          return pieces;
+        });
+    EXPECT_EQ(call.differences(rank, plan), "");
+  });
 }
 
 }  // namespace
