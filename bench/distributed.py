@@ -79,7 +79,7 @@ def overlap(arguments):
             "<= max + 15 % (aim 5 %)",
             f"+{(over - 1) * 100:.1f} % of max({work * 1e3:.1f} ms work, {messages * 1e3:.1f} ms messages)",
             work=work,
-            messages=messages,
+            messages_alone=messages,
             **row,
         )
 
