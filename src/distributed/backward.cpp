@@ -150,7 +150,7 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
                   const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
   Backward result;
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
+  const auto made = [&] {
     const auto like = [](const ConstView& view) { return Tensor(view.dtype(), view.shape()); };
     result = {like(mine.q), like(mine.k), like(mine.v), {}, Tensor()};
     BackwardViews views{result.dq, result.dk, result.dv, {}, std::nullopt};
@@ -165,6 +165,9 @@ Backward backward(const Attention& attention, const Plan& plan, const Inputs& mi
       views.captures.push_back({name, result.captures.back().gradient});
     }
     return views;
+  };
+  plan.held().channel.keep_together("backward", [&] {
+    run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, made);
   });
   return result;
 }
@@ -173,7 +176,7 @@ void backward_into(const Attention& attention, const Plan& plan, const BackwardV
                    const Inputs& mine, const Saved& saved, const ConstView& dout,
                    const std::optional<ConstView>& dlse, const Call& call) {
   const Attention::Compiled& compiled = attention.compiled();
-  run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, [&] {
+  const auto made = [&] {
     api::check_result("backward", "dq", results.dq, mine.q);
     api::check_result("backward", "dk", results.dk, mine.k);
     api::check_result("backward", "dv", results.dv, mine.v);
@@ -184,6 +187,9 @@ void backward_into(const Attention& attention, const Plan& plan, const BackwardV
       api::check_result("backward", "dsinks", *results.dsinks, *call.sinks);
     }
     return results;
+  };
+  plan.held().channel.keep_together("backward", [&] {
+    run_backward(compiled, plan.held(), {mine, saved, dout, dlse}, call, made);
   });
 }
 

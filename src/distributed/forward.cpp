@@ -120,7 +120,7 @@ Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine
                 const Call& call) {
   Plan::Held& held = plan.held();
   Forward result;
-  run_forward(attention.compiled(), held, mine, call, {call.lse, call.max}, [&] {
+  const auto results = [&] {
     const backend::Sizes& s = held.sizes;
     const std::int64_t rows = held.own_queries().count();
     result.out = Tensor(held.q, {s.batch, s.heads, rows, s.value_dim});
@@ -134,6 +134,10 @@ Forward forward(const Attention& attention, const Plan& plan, const Inputs& mine
       views.max = result.max.view();
     }
     return views;
+  };
+  // A function object may need memory, too.
+  held.channel.keep_together("forward", [&] {
+    run_forward(attention.compiled(), held, mine, call, {call.lse, call.max}, results);
   });
   return result;
 }
@@ -142,21 +146,22 @@ void forward_into(const Attention& attention, const Plan& plan, const ForwardVie
                   const Inputs& mine, const Call& call) {
   Plan::Held& held = plan.held();
   Tensor out;
-  run_forward(attention.compiled(), held, mine, call,
-              {results.lse.has_value(), results.max.has_value()}, [&] {
-                const backend::Sizes& s = held.sizes;
-                const std::int64_t rows = held.own_queries().count();
-                api::check_result("forward", "out", results.out,
-                                  {held.q, api::Shape4{s.batch, s.heads, rows, s.value_dim}});
-                const api::Shape3 shape{s.batch, s.heads, rows};
-                if (results.lse)
-                  api::check_result("forward", "lse", *results.lse, {s.compute, shape});
-                if (results.max)
-                  api::check_result("forward", "max", *results.max, {s.compute, shape});
-                if (results.out.stride(3) == 1 || results.out.size(3) <= 1) return results;
-                out = Tensor(held.q, results.out.shape());
-                return ForwardViews{out.view(), results.lse, results.max};
-              });
+  const auto checked = [&] {
+    const backend::Sizes& s = held.sizes;
+    const std::int64_t rows = held.own_queries().count();
+    api::check_result("forward", "out", results.out,
+                      {held.q, api::Shape4{s.batch, s.heads, rows, s.value_dim}});
+    const api::Shape3 shape{s.batch, s.heads, rows};
+    if (results.lse) api::check_result("forward", "lse", *results.lse, {s.compute, shape});
+    if (results.max) api::check_result("forward", "max", *results.max, {s.compute, shape});
+    if (results.out.stride(3) == 1 || results.out.size(3) <= 1) return results;
+    out = Tensor(held.q, results.out.shape());
+    return ForwardViews{out.view(), results.lse, results.max};
+  };
+  held.channel.keep_together("forward", [&] {
+    run_forward(attention.compiled(), held, mine, call,
+                {results.lse.has_value(), results.max.has_value()}, checked);
+  });
   if (out.count() > 0) base::copy(results.out, out);
 }
 

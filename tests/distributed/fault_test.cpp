@@ -101,13 +101,14 @@ class RankWithFaults : public testing::Test {
     int agreed = 0, threw = 0;
     std::mt19937_64 random = test::rng(test::fuzz_seed(0));
     for (int round = 0; round < rounds; ++round) {
-      const std::int64_t fault = test::fuzz_size() == test::FuzzSize::full && all <= rounds
-                                     ? round
-                                     : test::random_int(random, 0, all - 1);
+      const std::int64_t fault = test::fuzz_size() == test::FuzzSize::full && all <= rounds ? round
+                                 : round < 5 ? round  // before a call has begun
+                                             : test::random_int(random, 0, all - 1);
       SCOPED_TRACE(fmt::format("allocation {} of {}", fault, all));
-      const auto begin = std::chrono::steady_clock::now();
       const Ends ends = run(in, fault);
-      EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+      // Nobody waits for a rank that has gone.
+      for (const std::string& text : ends.thrown)
+        EXPECT_EQ(text.find("did not take part"), std::string::npos) << text;
       if (!ends.thrown[1].empty()) ++threw;
       if (ends.agreed && !ends.thrown[1].empty()) ++agreed;
       if (HasFailure()) return;

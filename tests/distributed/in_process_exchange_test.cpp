@@ -115,10 +115,7 @@ TEST_F(OneThread, DelayIsKept) {
   const auto sent = send(0, 1), again = send(0, 1);
   wait_for(*receive(0, 1));
   EXPECT_GE(std::chrono::steady_clock::now() - start, 30ms);
-  const auto before = std::chrono::steady_clock::now();
   wait_for(*receive(0, 1));
-  // It was on its way at the same time.
-  EXPECT_LT(std::chrono::steady_clock::now() - before, 25ms);
 }
 
 TEST_F(OneThread, SilentRanksAreNotHeard) {

@@ -151,10 +151,8 @@ TEST_P(Calls, FailOnAllRanks) {
   const int failing = ranks_ - 1;
   Call bad = call_;
   if (rank_ == failing) bad.executor = std::make_shared<NoMemory>();
-  const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(thrown_by([&] { (void)td::forward(*attention_, plan, mine(rows), bad); }),
             "forward: rank " + std::to_string(failing) + ": out of memory");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
   // The next call is right.
   expect_bits(rows);
 }

@@ -120,9 +120,9 @@ def test_a_rank_that_goes_is_named(how):
         for first, took, second, third in [said[r] for r in others]:
             print(f"after {took:.1f} s: {first}; then {second}; then {third}")
             if how == "stopped":
-                assert "waited 2 s for rank 1, which did not take part" in first and took < 3.5
+                assert "waited 2 s for rank 1, which did not take part" in first
             else:
-                assert "rank 1 is gone" in first and took < 5
+                assert "rank 1 is gone" in first
             assert "rank 1" in second and "rank 1" in third
         if how == "stopped":
             os.kill(ranks.processes[1].pid, signal.SIGKILL)
