@@ -331,14 +331,13 @@ class ForwardRun {
       if (meeting.joining_rank != held_.rank()) continue;
       const bool here = meeting.cut_rank == held_.rank();
       for (std::int64_t s = 0; s < meeting.slices; ++s) {
-        RowRun run = meeting.rows;
-        if (!here) run.row = 0;
-        const std::byte*& from = at[meeting.cut_rank];
-        const std::byte *maximum = from, *weight = maximum + meeting.count() * size,
-                        *sums = weight + meeting.count() * size;
-        if (!here) from = sums + meeting.count() * size * held_.sizes.value_dim;
+        // Of other parts, too, whose states come before in the message.
+        const std::byte* met = at[meeting.cut_rank];
+        const std::int64_t numbers = meeting.count() * size;
+        if (!here) at[meeting.cut_rank] += numbers * (2 + held_.sizes.value_dim);
         if (meeting.joining != p) continue;
-        runs.push_back(run);
+        runs.push_back(meeting.rows);
+        if (!here) runs.back().row = 0;
         const std::span<const RowRun> one(&runs.back(), 1);
         if (here) {
           found.push_back(met_in_part(meeting, s, held_.parts[meeting.cut].rows(), one));
@@ -349,9 +348,9 @@ class ForwardRun {
           found.back().sums = views.sums;
         } else {
           found.push_back(met_in_message(meeting, s, one));
-          found.back().maximum = maximum;
-          found.back().weight = weight;
-          found.back().sums = sums;
+          found.back().maximum = met;
+          found.back().weight = met + numbers;
+          found.back().sums = met + 2 * numbers;
         }
       }
     }
