@@ -302,7 +302,7 @@ class LostRank : public testing::TestWithParam<When> {
   };
   Ends lose(const std::function<void(Exchange&)>& lose_rank) {
     SpreadCall call(causal());
-    call.plan_options.patience = 200ms;
+    call.plan_options.patience = 600ms;
     std::atomic<Clock::time_point> lost = Clock::now();
     Ends ends;
     ends.after.resize(3);
@@ -343,7 +343,7 @@ class LostRank : public testing::TestWithParam<When> {
 TEST_P(LostRank, IsNamedWhenSilent) {
   const Ends ends = lose(silence_rank);
   for (const std::size_t r : {0U, 2U}) {
-    EXPECT_THAT(ends.texts[r], HasSubstr("waited 0.2 s for rank 1, which did not take part"));
+    EXPECT_THAT(ends.texts[r], HasSubstr("waited 0.6 s for rank 1, which did not take part"));
   }
   EXPECT_NE(ends.texts[1], "");
 }
@@ -364,7 +364,7 @@ INSTANTIATE_TEST_SUITE_P(Times, LostRank,
 // Afterwards every call says at once that the ranks are lost.
 TEST(LostRanks, SayHowItBegan) {
   SpreadCall two(causal(), {.ranks = 2});
-  two.plan_options.patience = 100ms;
+  two.plan_options.patience = 600ms;
   const Texts texts = texts_of_ranks(in_process_exchanges(2),
                                      [&](int r, const std::shared_ptr<Exchange>& exchange) {
                                        const td::Plan plan = two.plan(exchange);
