@@ -383,5 +383,25 @@ TEST(SpecialCalls, JoinHeadsApartThatWorkDoesNotDivide) {
   });
 }
 
+// Several heads of each of two terms add to one element of the table: each term's sum is complete
+// before it is added to the other's, on one machine, too.
+TEST(SpecialCalls, TermsThatAddToOneElement) {
+  Tensor table(DType::f32, {400, 400});
+  for (std::int64_t i = 0; float& x : table.data<float>())
+    x = static_cast<float>(i++ % 7) * 0.25F - 0.75F;
+  Options options;
+  options.mask =
+      parse("q >= kv and ((h % 2 == 0 and q - kv < 50) or (h % 2 == 1 and (q - kv) % 16 == 0))");
+  options.score_mod = parse("score + table[q, kv]", {{"table", table}});
+  options.gradients = {"table"};
+  SpreadCall call(options, {.heads = 6, .key_heads = 3, .queries = 400});
+  call.find_whole();
+  test::on_ranks(in_process_exchanges(3), [&](int r, const std::shared_ptr<Exchange>& exchange) {
+    const td::Plan plan = call.plan(exchange);
+    ASSERT_EQ(plan.held().passes.size(), 2U);
+    EXPECT_EQ(call.differences(r, plan), "") << "rank " << r;
+  });
+}
+
 }  // namespace
 }  // namespace treadle
